@@ -39,6 +39,7 @@ type feed struct {
 	lanes   map[string]*lane // by channel
 	live    []*lane          // lanes with something to store, oldest first
 	stale   []*lane          // lanes with a gap, last one first
+	unkept  []*lane          // lanes that need a provisional cursor, oldest first
 	since   uint64           // start for listed channels without a cursor; 0: don't read them
 	session int              // number of sessions that began with a gap
 }
@@ -52,6 +53,7 @@ type lane struct {
 	busy    bool      // it has a worker
 	queued  bool      // it is in live
 	gap     bool      // it is in stale
+	unkept  bool      // it is in unkept, and gets no worker yet
 	later   time.Time // when to read it, if a try has failed; zero: at once
 	hold    time.Time // when to store its events, if a look-up was limited; zero: at once
 
@@ -170,44 +172,38 @@ func (f *feed) loop(ctx context.Context) error {
 // begin starts workers for waiting lanes. It returns the time until the next check.
 func (f *feed) begin(ctx context.Context) time.Duration {
 	wait := time.Hour
+	for len(f.unkept) > 0 && f.keeping < maxWriters {
+		l := f.unkept[0]
+		f.unkept = f.unkept[1:]
+		f.keep(ctx, l)
+	}
 	// A reader also stores the waiting events of its lane, after the missed ones.
 	for _, l := range slices.Backward(f.stale) {
-		if cursor := f.unkept(l); cursor > 0 {
-			f.keep(ctx, l, cursor)
-			continue
-		}
 		if f.reading >= maxReaders {
-			continue
+			break
 		}
 		if left := time.Until(l.later); left > 0 {
 			wait = min(wait, left)
-		} else if !l.busy {
+		} else if !l.busy && !l.unkept {
 			f.start(ctx, l, true)
 		}
 	}
-	var rest []*lane // they stay in live
-	for _, l := range f.live {
-		if cursor := f.unkept(l); cursor > 0 {
-			f.keep(ctx, l, cursor)
-			rest = append(rest, l)
-			continue
-		}
+	var held []*lane // they stay in live
+	for len(f.live) > 0 && f.writing < maxWriters {
+		l := f.live[0]
+		f.live = f.live[1:]
 		if left := time.Until(l.hold); left > 0 {
-			wait, rest = min(wait, left), append(rest, l)
-			continue
-		}
-		if f.writing >= maxWriters {
-			rest = append(rest, l)
+			wait, held = min(wait, left), append(held, l)
 			continue
 		}
 		l.queued = false
 		// A lane with a gap waits for its reader. If the reader must wait itself, only presses are
 		// left in the lane: see drop.
-		if !l.busy && len(l.items) > 0 && (!l.gap || time.Until(l.later) > 0) {
+		if !l.busy && !l.unkept && len(l.items) > 0 && (!l.gap || time.Until(l.later) > 0) {
 			f.start(ctx, l, false)
 		}
 	}
-	f.live = rest
+	f.live = append(f.live, held...)
 	return wait
 }
 
@@ -279,9 +275,13 @@ func (f *feed) drop(l *lane) {
 	f.backlog.remove(n - len(l.items))
 }
 
-// enqueue puts a lane with waiting events at the end of live, unless it is there.
+// enqueue puts a lane with waiting events at the end of live, unless it is there. If the lane needs
+// a provisional cursor, enqueue puts it at the end of unkept instead.
 func (f *feed) enqueue(l *lane) {
-	if len(l.items) > 0 && !l.queued {
+	if !l.unkept && f.provisional(l) > 0 {
+		l.unkept, f.unkept = true, append(f.unkept, l)
+	}
+	if len(l.items) > 0 && !l.queued && !l.unkept {
 		l.queued, f.live = true, append(f.live, l)
 	}
 }
@@ -335,6 +335,7 @@ func (f *feed) add(list []place) {
 		// Nothing is stored, so the position is only assumed until the channel is read.
 		l.cursor, l.assumed, l.gap = f.since, f.since+1, true
 		f.stale = append(f.stale, l)
+		f.enqueue(l)
 	}
 }
 
@@ -353,6 +354,7 @@ func (f *feed) connected(ctx context.Context, gap bool) {
 		l.later = time.Time{}
 		if l.gap = l.cursor > 0 || l.busy || len(l.items) > 0; l.gap {
 			f.stale = append(f.stale, l)
+			f.enqueue(l)
 		}
 	}
 	slices.SortFunc(f.stale, func(a, b *lane) int {

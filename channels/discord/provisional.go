@@ -27,9 +27,9 @@ func parseCursor(stored string) (n uint64, provisional bool) {
 
 func formatProvisional(n uint64) string { return provisionalMark + strconv.FormatUint(n, 10) }
 
-// unkept returns the provisional cursor that must be stored before a worker gets l, or 0 if none is
-// needed: a message of a known channel is stored at once.
-func (f *feed) unkept(l *lane) uint64 {
+// provisional returns the provisional cursor that must be stored before a worker gets l, or 0 if
+// none is needed: a message of a known channel is stored at once.
+func (f *feed) provisional(l *lane) uint64 {
 	switch {
 	case l.busy || l.provisional > 0:
 		return 0
@@ -51,10 +51,13 @@ func (f *feed) unkept(l *lane) uint64 {
 	return max(idNumber(m.ID), 1) - 1
 }
 
-// keep starts a worker that stores a provisional cursor, unless too many do that. The items of l
-// wait for it. These workers don't count as writers, which may all be waiting for Discord.
-func (f *feed) keep(ctx context.Context, l *lane, cursor uint64) {
-	if f.keeping >= maxWriters {
+// keep starts a worker that stores the provisional cursor of l. The items of l wait for it. These
+// workers don't count as writers, which may all be waiting for Discord.
+func (f *feed) keep(ctx context.Context, l *lane) {
+	l.unkept = false
+	cursor := f.provisional(l)
+	if cursor == 0 { // the channel was looked up meanwhile
+		f.enqueue(l)
 		return
 	}
 	j := &job{place: l.place, keeper: true}
