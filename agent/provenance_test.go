@@ -29,9 +29,9 @@ func reading(text string) tool.Tool {
 	return x
 }
 
-// A page can make a run say something that talks the next run into a lasting change. So the next
-// run, to which nobody has written, must not make the change unseen. What was said can't end its
-// frame either.
+// A page can make a run say something that talks the next run into a lasting change. Nobody has
+// written to the next run, so it must ask before it makes the change. The words of the last run
+// can't end their frame.
 func TestProvenanceOfLastRun(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

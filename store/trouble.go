@@ -47,7 +47,7 @@ func IsFull(err error) bool {
 		return true
 	}
 	e, ok := errors.AsType[*sqlite.Error](err)
-	// SQLITE_IOERR_SHMSIZE: there is no space for the index of the write-ahead log.
+	// SQLite returns SQLITE_IOERR_SHMSIZE if the index of the write-ahead log finds no space.
 	return ok && (e.Code()&0xff == lib.SQLITE_FULL || e.Code() == lib.SQLITE_IOERR_SHMSIZE)
 }
 

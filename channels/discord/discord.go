@@ -2,8 +2,8 @@
 //
 // A [Channel] is one bot. It receives messages from the websocket gateway and sends with the REST
 // API, both with the discordgo library. Discord has no acknowledgements: after a gap the bot reads
-// the missed messages from its cursors, one message id per channel. A channel of which nothing is
-// stored yet gets a provisional cursor before it is looked up, because that may take long.
+// the missed messages from its cursors, one message id per channel. Before the bot looks up a new
+// channel, which may take long, it stores a provisional cursor for it.
 //
 // A dropped connection is resumed, and Discord then replays missed events, including presses of
 // buttons. The library resumes a Session when it is opened again. This package opens it, because

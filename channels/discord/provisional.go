@@ -10,11 +10,11 @@ import (
 	"gateway/channels"
 )
 
-// A provisional cursor marks where to read a channel of which no message is stored yet, because
-// Discord must first answer requests about it. Without one, a process that is killed meanwhile
-// loses the messages: the next one reads only channels with a cursor. It may turn out that the
-// gateway stores nothing of the channel. Then the provisional cursor is deleted, so that the number
-// of cursors does not grow with the channels that the bot sees.
+// A new channel has no cursor, and Discord must answer requests about it before a message can be
+// stored. If the process is killed meanwhile, the next one reads only channels with a cursor. So
+// the gateway first stores a provisional cursor, from which the next process reads. If the gateway
+// then stores no message of the channel, it deletes the provisional cursor. Otherwise the number of
+// cursors would grow with the channels that the bot sees.
 
 // provisionalMark begins a provisional cursor where cursors are stored.
 const provisionalMark = "~"

@@ -11,7 +11,7 @@ import (
 	"gateway/channels/discord/discordtest"
 )
 
-// kill ends a run like a kill of the process: what is stored is all that the next run knows.
+// kill ends a run like a kill of the process. The next run knows only what is stored.
 func (w *world) kill(t *testing.T, stop func()) {
 	t.Helper()
 	w.leave(t, stop)
@@ -94,8 +94,8 @@ func TestSlowLookUpsSurviveKill(t *testing.T) {
 	}
 }
 
-// A channel of which nothing is admitted keeps no cursor: neither after its look-up, nor after a
-// kill during the look-up, nor if the bot may not read the channel any more.
+// The gateway deletes the cursor of a channel if it admits no message from it. It does so after the
+// look-up, after a kill during the look-up, and if the bot may no longer read the channel.
 func TestProvisionalCursorGoes(t *testing.T) {
 	t.Parallel()
 	short := discordtest.Fault{Method: "getChannel", Channel: room, Times: 1,

@@ -52,7 +52,7 @@ func TestKilledProcess(t *testing.T) {
 	}
 }
 
-// A firstWrite keeps what is written to it. It closes told at the first write.
+// A firstWrite is a writer in memory. It closes told at the first write.
 type firstWrite struct {
 	strings.Builder
 	told chan struct{}

@@ -211,9 +211,9 @@ func (f *field) choices(p *jsonschema.Schema) error {
 	return nil
 }
 
-// distinct returns the titles of choices as labels, each of which names one choice: an answer has
-// the label only. If long titles have the same beginning, the label has the end. A label is not a
-// keyword, and not empty.
+// distinct returns a label for each title of a choice. No two labels are equal, because an answer
+// contains only the label. If long titles begin alike, their labels show the end. No label is empty
+// or a keyword.
 func distinct(titles []string) (labels []string) {
 	heads := make([]string, len(titles))
 	count := make(map[string]int) // how many titles begin so

@@ -83,8 +83,8 @@ func (h *home) close() error {
 	return errors.Join(append(errs, h.db.Close(), h.workspace.Close())...)
 }
 
-// abandon closes h because the start failed with err. If the reason is that somebody has stopped
-// the gateway, that is no error, and the next start must not take it for a crash.
+// abandon closes h because the start failed with err. If somebody has stopped the gateway, abandon
+// records an orderly end, so that the next start does not count a crash, and returns no error.
 func (h *home) abandon(ctx context.Context, err error) error {
 	if isStopped(ctx, err) {
 		err = nil

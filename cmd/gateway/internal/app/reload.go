@@ -76,7 +76,7 @@ func (r *reloader) run(ctx context.Context) error {
 		case <-r.hangup:
 			r.reload(ctx, true)
 		case <-again:
-			// A file that comes back with its earlier content is no change for the watch. An empty
+			// The watch does not report a file that comes back with its earlier content. An empty
 			// file is still being written.
 			if info, err := os.Stat(path); err == nil && info.Size() > 0 {
 				r.reload(ctx, false)

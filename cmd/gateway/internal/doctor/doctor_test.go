@@ -425,7 +425,7 @@ func TestLockHolder(t *testing.T) {
 // skills. It also tries the models that policies and personas use.
 func TestPersonas(t *testing.T) {
 	p := newHealthyCase(t)
-	// The brackets are no pattern.
+	// The path must not act as a pattern.
 	p.Persona = func(name string) string { return filepath.Join(p.home, "personas [all]", name) }
 	p.SkillNames = func() ([]string, error) { return []string{"cook", "weather"}, nil }
 	if err := os.MkdirAll(p.Persona("tutor"), 0o700); err != nil {

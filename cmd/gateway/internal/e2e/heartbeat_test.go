@@ -39,21 +39,8 @@ func TestHeartbeat(t *testing.T) {
 		}
 		return say("HEARTBEAT_OK")
 	}, agent: "[heartbeat]\nevery = \"1m\""})
-	w.telegram.Deliver(telegramtest.Message{User: 7, Text: "hello"})
-	p := w.start()
-	p.ready()
-	w.eventually("the answer", func(db *store.DB) bool {
-		return w.count(db, "outbox WHERE state = 'sent'") == 1
-	})
-	p.kill()
-	file := filepath.Join(w.home, "memory", "chat-telegram+7", "HEARTBEAT.md")
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte("- [ ] water the plants\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p = w.start("GATEWAY_TIME_SCALE=60") // a minute is a second
+	w.addHeartbeat()
+	p := w.start("GATEWAY_TIME_SCALE=60") // a minute is a second
 	p.ready()
 	w.eventually("six heartbeats", func(db *store.DB) bool {
 		return w.count(db, "runs WHERE state = 'done'") >= 6 &&
@@ -119,22 +106,9 @@ func TestHeartbeatWhileHalted(t *testing.T) {
 		}
 		return say("hi")
 	}, agent: "[heartbeat]\nevery = \"1m\""})
-	w.telegram.Deliver(telegramtest.Message{User: 7, Text: "hello"})
-	p := w.start()
-	p.ready()
-	w.eventually("the answer", func(db *store.DB) bool {
-		return w.count(db, "outbox WHERE state = 'sent'") == 1
-	})
-	p.kill()
-	file := filepath.Join(w.home, "memory", "chat-telegram+7", "HEARTBEAT.md")
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte("- [ ] water the plants\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	w.addHeartbeat()
 	w.command("halt")
-	p = w.start("GATEWAY_TIME_SCALE=60") // a minute is a second
+	p := w.start("GATEWAY_TIME_SCALE=60") // a minute is a second
 	p.ready()
 	w.eventually("a heartbeat that is overdue for several intervals", func(db *store.DB) bool {
 		return w.count(db, "jobs WHERE next_ms > 0 AND next_ms < 1000 * (unixepoch() - 4)") == 1
@@ -149,4 +123,24 @@ func TestHeartbeatWhileHalted(t *testing.T) {
 		return w.count(db, "runs WHERE state = 'done'") >= 1
 	})
 	p.kill()
+}
+
+// addHeartbeat makes a person write to a gateway, ends it, and gives the chat an open item for
+// heartbeats.
+func (w *world) addHeartbeat() {
+	w.t.Helper()
+	w.telegram.Deliver(telegramtest.Message{User: 7, Text: "hello"})
+	p := w.start()
+	p.ready()
+	w.eventually("the answer", func(db *store.DB) bool {
+		return w.count(db, "outbox WHERE state = 'sent'") == 1
+	})
+	p.kill()
+	file := filepath.Join(w.home, "memory", "chat-telegram+7", "HEARTBEAT.md")
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("- [ ] water the plants\n"), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
 }
