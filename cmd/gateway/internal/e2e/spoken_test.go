@@ -42,7 +42,7 @@ func TestSpoken(t *testing.T) {
 	p := w.start("GATEWAY_FAULT=heard:1")
 	p.ready()
 	platforms["telegram"].voiceGroup(roses)
-	until(t, "the gateway to die", p.done)
+	w.awaitEnd(p, platforms)
 	p = w.start()
 	p.ready()
 	w.onAll(platforms, func(s *scene) {
