@@ -72,8 +72,8 @@ var (
 	// number matches a last label that makes a host an IPv4 address according to WHATWG.
 	number = regexp.MustCompile(`^([0-9]+|0[xX][0-9a-fA-F]*)$`)
 
-	// label matches a DNS label as used in practice, which may have underscores.
-	label = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`)
+	// label matches a DNS label of any length as used in practice, which may have underscores.
+	label = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?$`)
 )
 
 // host returns a host in canonical form, or an error if it is refused.
@@ -99,7 +99,7 @@ func (g *Guard) host(name string) (string, error) {
 		return g.address(addr)
 	}
 	for _, l := range labels {
-		if !label.MatchString(l) {
+		if len(l) > 63 || !label.MatchString(l) {
 			return "", fmt.Errorf("the host %.80q is not a valid name", name)
 		}
 	}

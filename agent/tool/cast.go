@@ -201,8 +201,11 @@ func accepts(s *jsonschema.Schema, t string) bool {
 
 // closed reports whether s allows no members besides its properties.
 func closed(s *jsonschema.Schema) bool {
+	if s.AdditionalProperties == nil || len(s.PatternProperties) > 0 {
+		return false
+	}
 	none := &jsonschema.Schema{Not: &jsonschema.Schema{}} // the schema "false"
-	return reflect.DeepEqual(s.AdditionalProperties, none) && len(s.PatternProperties) == 0
+	return reflect.DeepEqual(s.AdditionalProperties, none)
 }
 
 // wanted describes the values that s allows.

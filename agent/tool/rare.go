@@ -9,8 +9,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"gateway/agent/llm"
 )
 
@@ -32,9 +30,7 @@ type moreArgs struct {
 // madeMore returns the parts of MoreName that are the same in each registry.
 var madeMore = sync.OnceValue(func() entry {
 	more := New[moreArgs](MoreName, moreDescription, Pure, nil)
-	return entry{more, sync.OnceValues(func() (*jsonschema.Resolved, error) {
-		return more.derived.schema.Resolve(nil)
-	})}
+	return entry{more, sync.OnceValues(more.derived.schema)}
 })
 
 // offer computes the result of [Registry.Specs]. The caller holds r.mu, or r is not shared
@@ -139,7 +135,11 @@ func (r *Registry) resolveMore(written string) (name, args string, ok bool) {
 	if err != nil {
 		return "", "", false
 	}
-	object, err := readObject(more.tool.derived.schema, written)
+	schema, err := more.schema()
+	if err != nil {
+		return "", "", false
+	}
+	object, err := readObject(schema.Schema(), written)
 	if err != nil {
 		return "", "", false
 	}

@@ -33,8 +33,8 @@ type entry struct {
 	schema func() (*jsonschema.Resolved, error)
 }
 
-// toolName matches the names that all providers accept.
-var toolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+// toolName matches the names that all providers accept, if they are not too long.
+var toolName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 // NewRegistry returns a registry of tools. It returns an error for a duplicate name, for a
 // name that providers refuse, and for a schema that is not an object schema.
@@ -156,7 +156,7 @@ func (r *Registry) For(role bus.Role) *Registry {
 // validate returns a function that returns the schema for checking the arguments of t.
 func validate(t Tool) (func() (*jsonschema.Resolved, error), error) {
 	switch {
-	case !toolName.MatchString(t.Name):
+	case len(t.Name) > 64 || !toolName.MatchString(t.Name):
 		return nil, errors.New(`want a name of at most 64 letters, digits, "_" or "-"`)
 	case t.Description == "":
 		return nil, errors.New("want a description")
@@ -167,9 +167,7 @@ func validate(t Tool) (func() (*jsonschema.Resolved, error), error) {
 	case t.derived.schema != nil && bytes.Equal(t.derived.text, t.Schema):
 		// Resolve the schema on first use, because it is slow and the gateway has many tools at
 		// startup.
-		return sync.OnceValues(func() (*jsonschema.Resolved, error) {
-			return t.derived.schema.Resolve(nil)
-		}), nil
+		return sync.OnceValues(t.derived.schema), nil
 	}
 	var s jsonschema.Schema
 	if err := json.Unmarshal(t.Schema, &s); err != nil {

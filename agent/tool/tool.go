@@ -104,8 +104,8 @@ type Tool struct {
 
 // derivedSchema is the schema derived from a Go struct.
 type derivedSchema struct {
-	text   json.RawMessage
-	schema *jsonschema.Schema
+	text   json.RawMessage                      // for the model
+	schema func() (*jsonschema.Resolved, error) // for checking arguments
 }
 
 // A Call is one use of a tool. It carries everything that a tool needs to know about the
@@ -252,18 +252,18 @@ func New[Args any](
 	name, description string, effect Effect,
 	run func(ctx context.Context, call Call, args Args) (Result, error),
 ) Tool {
-	s, err := jsonschema.For[Args](nil)
+	s, err := derive[Args]()
 	if err != nil {
 		panic(fmt.Sprintf("tool: schema of %s: %v", name, err))
 	}
-	dropNull(s)
-	schema, err := json.Marshal(openSchema(s))
+	open(s)
+	schema, err := json.Marshal(s)
 	if err != nil {
 		panic(fmt.Sprintf("tool: schema of %s: %v", name, err))
 	}
 	return Tool{
 		Name: name, Description: description, Schema: schema, Effect: effect,
-		derived: derivedSchema{schema, s},
+		derived: derivedSchema{schema, resolve[Args]},
 		Run: func(ctx context.Context, call Call) (Result, error) {
 			var args Args
 			if err := json.Unmarshal(call.Args, &args); err != nil {
@@ -274,15 +274,27 @@ func New[Args any](
 	}
 }
 
-// openSchema returns a copy of s without "additionalProperties": false, for the model.
-// Models don't invent properties, and the statement would cost tokens in each request.
-// Arguments are still checked against s.
-func openSchema(s *jsonschema.Schema) *jsonschema.Schema {
-	s = s.CloneSchemas()
-	open(s)
-	return s
+// derive returns the schema of the JSON form of the struct Args.
+func derive[Args any]() (*jsonschema.Schema, error) {
+	s, err := jsonschema.For[Args](nil)
+	if err == nil {
+		dropNull(s)
+	}
+	return s, err
 }
 
+// resolve returns the schema for checking the arguments Args.
+func resolve[Args any]() (*jsonschema.Resolved, error) {
+	s, err := derive[Args]()
+	if err != nil {
+		return nil, err
+	}
+	return s.Resolve(nil)
+}
+
+// open removes "additionalProperties": false from s, which is for the model. Models don't invent
+// properties, and the statement would cost tokens in each request. Arguments are still checked
+// against a schema with it.
 func open(s *jsonschema.Schema) {
 	if s == nil {
 		return

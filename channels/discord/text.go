@@ -19,7 +19,7 @@ type mentionNames struct {
 }
 
 // encoded matches what Discord encodes like "<@id>": mentions, custom emoji and dates.
-var encoded = regexp.MustCompile(`<[^<>]{1,128}>`)
+var encoded = regexp.MustCompile(`<[^<>]+>`)
 
 // read replaces mentions, custom emoji and dates with what people see. It removes mentions of us
 // unless there is nothing else.

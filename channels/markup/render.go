@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -303,13 +304,14 @@ func unescape(s string) string {
 
 // referencePattern matches a character reference of CommonMark: up to seven decimal digits, up to
 // six hexadecimal digits, or a name, which may not exist.
-var referencePattern = regexp.MustCompile(
-	`^&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{0,31});`)
+var referencePattern = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{0,31});`)
+})
 
 // reference returns the length of the character reference at the beginning of s, or 0 if there is
 // none.
 func reference(s string) int {
-	found := referencePattern.FindString(s)
+	found := referencePattern().FindString(s)
 	// If only the beginning of a name is known, such as "not" in "&notit;", the rest remains.
 	if s := html.UnescapeString(found); len(s) > 1 && strings.HasSuffix(s, ";") {
 		return 0

@@ -132,13 +132,13 @@ type found struct {
 	before, after snapshot
 }
 
-// hexID matches the digits that may identify a version.
-var hexID = regexp.MustCompile(`^[0-9a-f]{6,64}$`)
+// hexDigits matches the digits of an ID, which has six or more.
+var hexDigits = regexp.MustCompile(`^[0-9a-f]+$`)
 
 // find returns the version with an ID, or with an ID that begins with id.
 func (t *Tree) find(ctx context.Context, id string) (found, error) {
 	id = strings.ToLower(id)
-	if !hexID.MatchString(id) {
+	if len(id) < 6 || !hexDigits.MatchString(id) {
 		return found{}, fmt.Errorf("version: %q: %w: want six or more of its digits, such as 3f9a01",
 			id, ErrUnknown)
 	}

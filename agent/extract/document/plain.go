@@ -64,7 +64,7 @@ func decode(raw []byte) (string, bool) {
 
 // xmlEncoding matches an XML declaration that names an encoding.
 var xmlEncoding = regexp.MustCompile(
-	`^\s*<\?xml\s[^>]{0,200}?encoding\s*=\s*["']([A-Za-z][A-Za-z0-9._-]*)["']`)
+	`^\s*<\?xml\s[^>]*?encoding\s*=\s*["']([A-Za-z][A-Za-z0-9._-]*)["']`)
 
 // XMLEncoding returns the encoding that the XML declaration at the beginning of raw names. It
 // returns nil if there is none, or if the encoding is not known or is one of several bytes per

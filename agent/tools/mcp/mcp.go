@@ -239,12 +239,12 @@ func (c *Client) Secrets() (list []string) {
 	return list
 }
 
-var serverName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
+var serverName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 // Check returns an error if the configuration of the server is not valid.
 func (s Server) Check() error {
 	switch {
-	case !serverName.MatchString(s.Name):
+	case len(s.Name) > 32 || !serverName.MatchString(s.Name):
 		return fmt.Errorf(`mcp: %q: want a name of at most 32 letters, digits, "_" or "-"`, s.Name)
 	case (len(s.Command) == 0) == (s.URL == ""):
 		return fmt.Errorf("mcp: %s: want either a command or a URL", s.Name)

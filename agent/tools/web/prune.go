@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
@@ -128,16 +129,16 @@ var dropped = map[atom.Atom]bool{
 	atom.Textarea: true, atom.Button: true, atom.Datalist: true, atom.Link: true,
 }
 
-var (
-	// unseen matches style declarations, without white space, that hide an element.
-	unseen = regexp.MustCompile(`(^|;)(display:none|visibility:(hidden|collapse)|` +
+// unseen matches style declarations, without white space, that hide an element.
+var unseen = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(^|;)(display:none|visibility:(hidden|collapse)|` +
 		`content-visibility:hidden|opacity:(0|0?\.0+|0%)|font-size:[0.]+(p[xt]|r?em|%|v[wh])?|` +
 		`(left|top|right|bottom|text-indent|margin-left|margin-top):-\d{3,}(\.\d+)?[a-z]*|` +
 		`clip:rect\([01.,pxauto]*\)|clip-path:inset\((50|100)%\)|transform:scale\(0\)|` +
 		`color:transparent)(!important)?(;|$)`)
+})
 
-	cssComment = regexp.MustCompile(`(?s)/\*.*?\*/`)
-)
+var cssComment = regexp.MustCompile(`(?s)/\*.*?\*/`)
 
 // unseenClasses are class names that conventionally hide an element from sight.
 var unseenClasses = map[string]bool{
@@ -157,7 +158,7 @@ func hidden(n *html.Node) bool {
 			}
 		case "style":
 			style := cssComment.ReplaceAllString(strings.ToLower(a.Val), "")
-			if unseen.MatchString(strings.Join(strings.Fields(style), "")) {
+			if unseen().MatchString(strings.Join(strings.Fields(style), "")) {
 				return true
 			}
 		case "class":

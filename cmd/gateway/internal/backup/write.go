@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -313,13 +314,14 @@ func isClosed(p Part, err error) bool {
 
 // isTemporary reports whether a name is that of a file or folder that is still being written.
 func isTemporary(k Kind, name string) bool {
-	return temporary.MatchString(name) || k == Frozen && strings.HasSuffix(name, ".part")
+	return temporary().MatchString(name) || k == Frozen && strings.HasSuffix(name, ".part")
 }
 
 // temporary matches the names that the gateway gives: of files, of skills that are installed or
 // replaced, and of the folders of this package. The agent may use other names that begin so.
-var temporary = regexp.MustCompile(
-	`^\.gateway-(?:.*\.tmp|[A-Z2-7]{26}|(?:replaced|backup|restore)-.*)$`)
+var temporary = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^\.gateway-(?:.*\.tmp|[A-Z2-7]{26}|(?:replaced|backup|restore)-.*)$`)
+})
 
 func (s *stage) skip(name string) {
 	name = strings.ToValidUTF8(name, "�")

@@ -37,7 +37,7 @@ var (
 	secretsType  = reflect.TypeFor[[]Secret]()
 	jsonType     = reflect.TypeFor[JSON]()
 	errEntryName = errors.New(`a name has letters, digits, "_", "-" and "." and at most 64 of them`)
-	entryName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
+	entryName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
 )
 
 // table reports whether m is a table, which has keys of its own.
@@ -122,7 +122,7 @@ func (m member) keys() []string {
 // child returns the member for a key of a table.
 func (m member) child(key string) (member, error) {
 	if m.typ.Kind() == reflect.Map {
-		if !entryName.MatchString(key) {
+		if len(key) > 64 || !entryName.MatchString(key) {
 			return member{}, errEntryName
 		}
 		return member{typ: m.typ.Elem()}, nil
