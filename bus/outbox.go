@@ -323,9 +323,10 @@ func (out *Outbox) Retry(tx *store.Tx, id int64, now time.Time) (int64, error) {
 // Drop gives up the dead or waiting delivery with the given id, or all dead ones if id is 0, and
 // returns the number.
 func (out *Outbox) Drop(tx *store.Tx, id int64, now time.Time) (int64, error) {
+	// A condition with OR would read all deliveries, while all others wait for the transaction.
 	n, err := tx.Exec(`UPDATE outbox SET state = 'dropped', updated_ms = $2
-		WHERE ($1 = 0 AND state = 'dead')
-			OR (id = $1 AND state IN ('dead', 'waiting', 'sending'))`, id, now.UnixMilli())
+		WHERE state IN ('dead', 'waiting', 'sending') AND id IN (SELECT $1 UNION ALL
+			SELECT id FROM outbox WHERE state = 'dead' AND $1 = 0)`, id, now.UnixMilli())
 	if err == nil {
 		err = changed(tx, n)
 	}
