@@ -376,17 +376,6 @@ func (w *world) onAll(platforms map[string]chatPlatform, play func(s *scene)) {
 	}
 }
 
-// awaitEnd waits until the platforms have noticed that p, a gateway that dies, has lost its
-// connections. What a platform passes to a dead connection gets to no gateway.
-func (w *world) awaitEnd(p *process, platforms map[string]chatPlatform) {
-	w.t.Helper()
-	until(w.t, "the end of the gateway", p.done)
-	for name, o := range platforms {
-		s := &scene{chatPlatform: o, t: w.t, name: name, w: w}
-		s.until("the end of the connection", func() bool { return !o.ready() })
-	}
-}
-
 // section writes a list of messages below a title. An empty list is left out.
 func section(b *bytes.Buffer, title string, list []string) {
 	if len(list) == 0 {

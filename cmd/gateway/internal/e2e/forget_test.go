@@ -78,11 +78,7 @@ func newGuestWorldOf(t *testing.T, o worldOptions, account string) *guestWorld {
 func (in *guestWorld) open(env ...string) *process {
 	in.t.Helper()
 	p := in.start(env...)
-	p.ready()
-	in.eventually("the platforms", func(*store.DB) bool {
-		return p.logged("discord connected") > 0 && p.logged("telegram connected") > 0 &&
-			p.logged("whatsapp connection") > 0
-	})
+	p.receives()
 	return p
 }
 

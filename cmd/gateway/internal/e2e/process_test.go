@@ -189,6 +189,21 @@ func (p *process) ready() {
 	}
 }
 
+// receives waits until the process receives messages from all three platforms.
+func (p *process) receives() {
+	p.t.Helper()
+	p.ready()
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	defer cancel()
+	err := p.wait(ctx, func() bool {
+		return p.logged("discord connected") > 0 && p.logged("telegram connected") > 0 &&
+			p.logged("whatsapp connection") > 0
+	})
+	if err != nil {
+		p.t.Fatalf("the gateway does not connect: %v\n%s", err, p.newest())
+	}
+}
+
 // kill kills the process like kill -9 and waits for its end.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill() // it may have ended already
