@@ -40,12 +40,17 @@ func (l *callList) add(d callDelta) {
 }
 
 // find returns the call that d continues: the latest call with d's number, or the latest call if d
-// has no number. It returns nil if there is none.
+// has no number. A piece with an unknown number but without a name begins no call, so it continues
+// the latest one: Ollama's cloud and Bedrock sometimes number the beginning of a call differently
+// from its arguments. find returns nil if there is no such call.
 func (l callList) find(d callDelta) *partCall {
 	for _, c := range slices.Backward(l) {
 		if d.Index == nil || c.index == *d.Index {
 			return c
 		}
+	}
+	if n := len(l); n > 0 && d.Name == "" && (d.ID == "" || d.ID == l[n-1].id) {
+		return l[n-1]
 	}
 	return nil
 }

@@ -195,6 +195,13 @@ func TestToolCalls(t *testing.T) {
 			`[{"index":0,"id":"a","function":{"name":"f","arguments":"{"}}]`,
 			`[{"index":0,"id":"a","function":{"name":"f","arguments":"}"}}]`,
 		}, []string{"a f {}"}},
+		"other index for the arguments": {[]string{
+			`[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":"}}]`,
+			`[{"index":0,"function":{"arguments":"1}"}}]`,
+			`[{"index":0,"id":"b","function":{"name":"g","arguments":"{\"y\""}}]`,
+			`[{"index":1,"function":{"arguments":":2"}}]`,
+			`[{"index":1,"id":"b","function":{"arguments":"}"}}]`,
+		}, []string{`a f {"x":1}`, `b g {"y":2}`}},
 		"object": {[]string{
 			`[{"id":"a","function":{"name":"f","arguments":{"x":1}}}]`,
 		}, []string{`a f {"x":1}`}},
