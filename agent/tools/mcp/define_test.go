@@ -52,7 +52,19 @@ func TestRepairSchema(t *testing.T) {
 		{"recursive", `{"type":"object","properties":{"child":{"$ref":"#"}}}`,
 			`{"properties":{"child":{"$ref":"#"}},"type":"object"}`},
 		{"tuple", `{"type":"object","properties":{"a":{"type":"array","items":[{"type":"string"}]}}}`,
-			`{"properties":{"a":{"items":[{"type":"string"}],"type":"array"}},"type":"object"}`},
+			`{"properties":{"a":{"items":{},"prefixItems":[{"type":"string"}],"type":"array"}},` +
+				`"type":"object"}`},
+		{"longer tuple", `{"type":"object","properties":{"a":{"type":"array",
+			"items":[{"type":"any"}],"additionalItems":{"type":"integer"}}}}`,
+			`{"properties":{"a":{"items":{"type":"integer"},"prefixItems":[{}],"type":"array"}},` +
+				`"type":"object"}`},
+		{"closed tuple", `{"type":"object","properties":{"a":{"type":"array","items":[{}],
+			"additionalItems":false}}}`,
+			`{"properties":{"a":{"items":false,"prefixItems":[{}],"type":"array"}},"type":"object"}`},
+		{"lists of anything", `{"type":"object","properties":{"a":{"type":"array"},
+			"b":{"type":["null","array"],"items":[]},"c":{"type":"array","items":{"type":"array"}}}}`,
+			`{"properties":{"a":{"items":{},"type":"array"},"b":{"items":{},"type":["null","array"]},` +
+				`"c":{"items":{"items":{},"type":"array"},"type":"array"}},"type":"object"}`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

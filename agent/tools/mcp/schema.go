@@ -255,6 +255,20 @@ func (m *repairer) keywords(s map[string]any) {
 	if _, ok := s["required"].(bool); ok { // draft 3
 		delete(s, "required")
 	}
+	if list, ok := s["items"].([]any); ok { // draft 2019-09: a schema for each place
+		delete(s, "items")
+		if len(list) > 0 {
+			s["prefixItems"] = list
+		}
+		if more := s["additionalItems"]; more != nil {
+			s["items"] = more
+		}
+		delete(s, "additionalItems")
+	}
+	// OpenAI refuses a request if a list of any tool does not say what it contains.
+	if s["items"] == nil && mayBe(s, "array") {
+		s["items"] = map[string]any{}
+	}
 	if t, ok := s["type"].(string); ok && t == "any" { // draft 3
 		delete(s, "type")
 	}
@@ -264,6 +278,12 @@ func (m *repairer) keywords(s map[string]any) {
 		}
 	}
 	m.refuse(s)
+}
+
+// mayBe reports whether the types of s include name.
+func mayBe(s map[string]any, name string) bool {
+	types, _ := s["type"].([]any)
+	return s["type"] == name || slices.Contains(types, any(name))
 }
 
 // refuse sets an error for keywords that can't be repaired.

@@ -292,9 +292,37 @@ func parseTools(raw json.RawMessage) (list []Tool, err error) {
 		case schema.Properties == nil:
 			return list, fmt.Errorf("tools[%d]: invalid schema: object schema missing properties", i)
 		}
+		if p := schemaProblem(t.Function.Parameters); p != "" {
+			return list, fmt.Errorf("tools[%d]: invalid schema: %s", i, p)
+		}
 		list = append(list, Tool{t.Function.Name, t.Function.Description, t.Function.Parameters})
 	}
 	return list, nil
+}
+
+// schemaProblem returns why OpenAI refuses a part of a tool's schema, or "".
+func schemaProblem(raw json.RawMessage) string {
+	var s map[string]json.RawMessage
+	if json.Unmarshal(raw, &s) != nil {
+		return "" // not a schema, or a boolean
+	}
+	items := s["items"]
+	if string(s["type"]) == `"array"` && items == nil {
+		return "array schema missing items"
+	}
+	if len(items) > 0 && items[0] == '[' {
+		return string(items) + " is not of type 'object', 'boolean'"
+	}
+	var named map[string]json.RawMessage
+	if err := json.Unmarshal(s["properties"], &named); err != nil {
+		return schemaProblem(items)
+	}
+	for name, sub := range named {
+		if p := schemaProblem(sub); p != "" {
+			return fmt.Sprintf("in %q: %s", name, p)
+		}
+	}
+	return schemaProblem(items)
 }
 
 // isObject reports whether s is a JSON object.
