@@ -118,12 +118,13 @@ func New(name, id string, opts *Options) *Model {
 	return &Model{
 		Caller: wire.NewCaller(name, cmp.Or(o.IdleTimeout, defaultIdle), o.Key, o.Headers),
 		id:     id, origin: origin,
-		client: openai.NewClientWithConfig(config),
-		quirks: q,
-		tools:  toolCache{mark: q.cacheMarks}, systems: systemCache{mark: q.cacheMarks},
-		fields: o.Fields,
-		think:  think,
-		log:    cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
+		client:  openai.NewClientWithConfig(config),
+		quirks:  q,
+		tools:   toolCache{mark: q.cacheMarks, plain: q.plainSchemas},
+		systems: systemCache{mark: q.cacheMarks},
+		fields:  o.Fields,
+		think:   think,
+		log:     cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 	}
 }
 

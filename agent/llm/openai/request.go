@@ -289,12 +289,14 @@ type quirks struct {
 	cacheMarks            bool // caches only marked parts
 	strict                bool // refuses stream_options and long call ids
 	bridged               bool // see bridge
+	plainSchemas          bool // refuses most of JSON Schema, see plainSchema
 }
 
 // guessQuirks derives the quirks from host and model id.
 func guessQuirks(host, id string) quirks {
 	official := host == "api.openai.com"
 	bare := path.Base(id) // some hosts put the maker before the id
+	google := strings.HasSuffix(host, ".googleapis.com")
 	return quirks{
 		newMaxTokens:  official || hasAnyPrefix(bare, "o1", "o3", "o4", "gpt-5", "gpt-6"),
 		reasoningBack: wire.ContainsAny(strings.ToLower(host+"/"+id), "deepseek", "kimi", "moonshot"),
@@ -303,6 +305,8 @@ func guessQuirks(host, id string) quirks {
 		// It sends the usage without stream_options: https://docs.mistral.ai/api.
 		strict:  host == "api.mistral.ai",
 		bridged: host == "api.mistral.ai" || wire.ContainsAny(strings.ToLower(id), mistralModels...),
+		plainSchemas: google ||
+			wire.ContainsAny(strings.ToLower(host+"/"+id), "gemini", "kimi", "moonshot"),
 		// OpenRouter passes the marks to Anthropic. Models of other makers need none.
 		cacheMarks: host == "openrouter.ai" && strings.HasPrefix(id, "anthropic/"),
 	}

@@ -12,7 +12,8 @@ import (
 // A toolCache holds the JSON of recently used lists of tools. Most requests of a model have one of
 // a few lists, and the list is the larger part of a short request. The zero value is ready to use.
 type toolCache struct {
-	mark bool // mark the last tool, so that the provider caches all of them
+	mark  bool // mark the last tool, so that the provider caches all of them
+	plain bool // send plain schemas
 
 	mu   sync.Mutex
 	kept []keptTools // the newest last
@@ -43,6 +44,12 @@ func (c *toolCache) encode(specs []llm.ToolSpec) (json.RawMessage, error) {
 		tool.Function.Parameters = t.Schema
 		if len(t.Schema) == 0 {
 			tool.Function.Parameters = wire.NoArguments
+		} else if c.plain {
+			plain, err := plainSchema(t.Schema)
+			if err != nil {
+				return nil, err
+			}
+			tool.Function.Parameters = plain
 		}
 		list = append(list, tool)
 	}
