@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"io"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -202,7 +203,7 @@ func (m *Model) message(msg llm.Message, ids map[string]string) (any, error) {
 	own := m.ownExtra(msg)
 	w := wireMessage{Role: msg.Role, Content: contentOf(msg),
 		ToolCallID: cmp.Or(ids[msg.ToolCallID], msg.ToolCallID)}
-	for _, c := range msg.ToolCalls {
+	for i, c := range msg.ToolCalls {
 		call := sentCall(c, own)
 		if m.quirks.strict {
 			call.ID = wire.ShortID(c.ID)
@@ -213,6 +214,13 @@ func (m *Model) message(msg llm.Message, ids map[string]string) (any, error) {
 		var extra map[string]json.RawMessage
 		if own {
 			extra = c.Extra
+		}
+		if i == 0 && m.quirks.signed && extra[signatureField] == nil {
+			extra = maps.Clone(extra)
+			if extra == nil {
+				extra = make(map[string]json.RawMessage)
+			}
+			extra[signatureField] = json.RawMessage(noSignature)
 		}
 		entry, err := orWithFields(call, extra)
 		if err != nil {
@@ -233,6 +241,14 @@ func (m *Model) message(msg llm.Message, ids map[string]string) (any, error) {
 	}
 	return orWithFields(w, msg.Extra)
 }
+
+// Gemini signs the first call of each of its answers, and refuses a request in which such a
+// signature is missing. For calls that another model has made, its documentation names this value:
+// https://ai.google.dev/gemini-api/docs/thought-signatures.
+const (
+	signatureField = "extra_content"
+	noSignature    = `{"google":{"thought_signature":"skip_thought_signature_validator"}}`
+)
 
 // contentOf returns the content of msg. Images with data become parts before the text. For other
 // images, the text has their path.
@@ -289,6 +305,7 @@ type quirks struct {
 	cacheMarks            bool // caches only marked parts
 	strict                bool // refuses stream_options and long call ids
 	bridged               bool // see bridge
+	signed                bool // wants a signature with calls, see noSignature
 	plainSchemas          bool // refuses most of JSON Schema, see plainSchema
 }
 
@@ -305,6 +322,7 @@ func guessQuirks(host, id string) quirks {
 		// It sends the usage without stream_options: https://docs.mistral.ai/api.
 		strict:  host == "api.mistral.ai",
 		bridged: host == "api.mistral.ai" || wire.ContainsAny(strings.ToLower(id), mistralModels...),
+		signed:  google && !hasAnyPrefix(bare, "gemini-1", "gemini-2", "gemma"),
 		plainSchemas: google ||
 			wire.ContainsAny(strings.ToLower(host+"/"+id), "gemini", "kimi", "moonshot"),
 		// OpenRouter passes the marks to Anthropic. Models of other makers need none.

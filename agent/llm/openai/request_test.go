@@ -261,6 +261,43 @@ func TestIDsThatMeanSomething(t *testing.T) {
 	}
 }
 
+// Gemini refuses calls without a signature, such as those that another model has made before it
+// failed. See https://github.com/nesquena/hermes-webui/issues/6333.
+func TestCallsOfOthersForGemini(t *testing.T) {
+	const google = "generativelanguage.googleapis.com"
+	const skipped = `"extra_content":{"google":{"thought_signature":` +
+		`"skip_thought_signature_validator"}}`
+	own := json.RawMessage(`{"google":{"thought_signature":"S"}}`)
+	for _, tt := range []struct {
+		model, origin string
+		extra         json.RawMessage
+		want          bool
+	}{
+		{"gemini-3.6-flash", "elsewhere", nil, true},
+		{"gemini-flash-latest", google, nil, true},
+		{"gemini-3.6-flash", google, own, false},
+		{"gemini-3.6-flash", "elsewhere", own, true},
+		{"gemini-2.5-flash", "elsewhere", nil, false},
+	} {
+		req := conversation(map[string]json.RawMessage{originKey: []byte(`"` + tt.origin + `"`)})
+		call := &req.Messages[2].ToolCalls[0]
+		call.Extra = nil
+		if tt.extra != nil {
+			call.Extra = map[string]json.RawMessage{"extra_content": tt.extra}
+		}
+		pieces, err := New("test", tt.model, &Options{
+			BaseURL: "https://" + google + "/v1beta/openai"}).body(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := bytes.Join(pieces, nil)
+		if got := bytes.Count(body, []byte(skipped)); got == 1 != tt.want ||
+			bytes.Count(body, []byte("extra_content")) > 1 {
+			t.Errorf("%+v: sent %s", tt, body)
+		}
+	}
+}
+
 // Mistral's models require an answer between the results of tools and a message of the user. A
 // person may write one while tools run. See
 // https://github.com/zed-industries/zed/issues/37021.
