@@ -111,11 +111,27 @@ func (a *answer) response(req llm.Request, model, origin string) *llm.Response {
 	}
 }
 
+// isBroken reports whether a reason says that the provider broke off the answer, which is not
+// complete then.
+func isBroken(reason string) bool {
+	switch reason {
+	case "error", // OpenRouter, Mistral
+		"insufficient_system_resource", // DeepSeek
+		"network_error":                // GLM
+		return true
+	}
+	// Gemini drops a call that the model has written wrongly: "function_call_filter:
+	// MALFORMED_FUNCTION_CALL".
+	return strings.HasPrefix(reason, "function_call_filter")
+}
+
 func finishOf(reason string, calls bool) llm.Finish {
 	switch reason {
-	case "length", "max_tokens":
+	case "length", "max_tokens",
+		"model_length",                  // Mistral
+		"model_context_window_exceeded": // GLM
 		return llm.FinishLength
-	case "content_filter":
+	case "content_filter", "sensitive": // GLM has the latter
 		return llm.FinishFiltered
 	}
 	if calls { // some providers send "stop" in this case

@@ -219,8 +219,8 @@ func (c *call) next(stream *openai.ChatCompletionStream, a *answer) (llm.Event, 
 	if a.size > maxAnswer {
 		return llm.Event{}, errTooLong
 	}
-	if a.finish == "error" {
-		return event, &wire.Failure{Message: "ended by an error"}
+	if isBroken(a.finish) {
+		return event, &wire.Failure{Message: "the answer was broken off: " + a.finish}
 	}
 	if a.finish != "" {
 		c.watch.Limit(afterIdle) // only the usage may follow

@@ -303,7 +303,8 @@ func TestUsage(t *testing.T) {
 func TestFinish(t *testing.T) {
 	for reason, want := range map[string]llm.Finish{
 		"stop": llm.FinishStop, "length": llm.FinishLength, "max_tokens": llm.FinishLength,
-		"content_filter": llm.FinishFiltered, "eos": llm.FinishStop,
+		"model_length": llm.FinishLength, "model_context_window_exceeded": llm.FinishLength,
+		"content_filter": llm.FinishFiltered, "sensitive": llm.FinishFiltered, "eos": llm.FinishStop,
 	} {
 		_, m := start(t, frames(strings.Replace(stop, "stop", reason, 1), done))
 		_, resp, err := collect(t.Context(), m, ask("x"))
