@@ -54,6 +54,11 @@ func TestStatus(t *testing.T) {
 			llm.ContextTooLong},
 		"too long for Moonshot": {400, `{"error":{"message":"Invalid request: Your request exceeded ` +
 			`model token limit: 262144","type":"invalid_request_error"}}`, llm.ContextTooLong},
+		"too long for Qwen": {400, `{"error":{"code":"invalid_parameter_error","message":` +
+			`"<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 30720]",` +
+			`"type":"invalid_request_error"}}`, llm.ContextTooLong},
+		"too long for Copilot": {400, `{"error":{"message":"prompt token count of 204801 exceeds ` +
+			`the limit of 128000","code":"model_max_prompt_tokens_exceeded"}}`, llm.ContextTooLong},
 		"too long for a minute": {429, `{"error":{"message":"Request too large for gpt-4o in ` +
 			`organization org-1 on tokens per min (TPM): Limit 30000, Requested 31538. The input ` +
 			`or output tokens must be reduced in order to run successfully.","type":"tokens",` +

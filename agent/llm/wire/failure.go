@@ -185,6 +185,8 @@ var (
 		"reduce the length", "string_above_max_length",
 		"maximum prompt length",      // xAI
 		"exceeded model token limit", // Moonshot
+		"range of input length",      // Qwen at DashScope
+		"prompt token count",         // GitHub Copilot
 	}
 	quotaWords = []string{
 		"insufficient_quota", "insufficient balance", "insufficient_balance",
