@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -10,7 +11,8 @@ import (
 )
 
 // Fields of [llm.Message.Extra]: the model's thoughts, signed by the provider, and the provider's
-// host. During a series of tool calls the provider needs its thoughts back unchanged.
+// host. During a series of tool calls the provider needs its thoughts back unchanged, and in their
+// places. If thoughts stand between texts and calls, the list has these, too.
 const (
 	thoughtsKey = "anthropic_thinking"
 	originKey   = "anthropic_origin"
@@ -112,33 +114,36 @@ func (a *answer) count(u usage) {
 // response returns the complete answer.
 func (a *answer) response(m *Model) *llm.Response {
 	msg := llm.Message{Role: llm.Assistant}
-	var thoughts []block
+	var all, thoughts []block
+	mixed := false // a thought follows something else
 	for _, p := range a.parts {
 		text := p.text.String()
 		switch p.kind {
 		case "text":
 			msg.Text += text
-		case "thinking":
-			msg.Reasoning += text
-			thoughts = append(thoughts,
-				block{Type: p.kind, Thinking: &text, Signature: p.signature.String()})
-		case "redacted_thinking":
-			thoughts = append(thoughts, block{Type: p.kind, Data: p.data})
+			all = append(all, textBlock(text))
+		case "thinking", "redacted_thinking":
+			mixed = mixed || len(all) > len(thoughts)
+			b := block{Type: p.kind, Data: p.data}
+			if p.kind == "thinking" {
+				msg.Reasoning += text
+				b.Thinking, b.Signature = &text, p.signature.String()
+			}
+			thoughts, all = append(thoughts, b), append(all, b)
 		case "tool_use":
 			if strings.TrimSpace(text) == "" {
 				text = "{}"
 			}
-			msg.ToolCalls = append(msg.ToolCalls,
-				llm.ToolCall{ID: p.id, Name: p.name, Arguments: text})
+			id := cmp.Or(p.id, wire.NewID())
+			msg.ToolCalls = append(msg.ToolCalls, llm.ToolCall{ID: id, Name: p.name, Arguments: text})
+			all = append(all, block{Type: p.kind, ID: id})
 		}
 	}
 	msg.Reasoning = strings.TrimSpace(msg.Reasoning)
-	for i := range msg.ToolCalls {
-		if msg.ToolCalls[i].ID == "" {
-			msg.ToolCalls[i].ID = wire.NewID()
-		}
-	}
 	if len(thoughts) > 0 {
+		if mixed { // the message itself does not have the order
+			thoughts = all
+		}
 		list, err1 := json.Marshal(thoughts)
 		origin, err2 := json.Marshal(m.origin)
 		if err1 == nil && err2 == nil { // encoding strings can't fail

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -104,6 +105,43 @@ func TestTools(t *testing.T) {
 	if len(second) != 3 || second[1].Content[0].Thinking != "two files" ||
 		len(second[2].Content) != 3 {
 		t.Errorf("the second request has %+v", second)
+	}
+}
+
+// Thoughts between texts and calls are sent back in their places: the API refuses a request in
+// which they have others. See https://github.com/BerriAI/litellm/issues/23047.
+func TestThoughtsInPlace(t *testing.T) {
+	_, m := start(t, func(r anthropictest.Request) anthropictest.Reply {
+		if len(r.Messages) == 1 {
+			return anthropictest.Reply{Thinking: "first", Text: "I look. ",
+				Calls: []anthropictest.Call{{ID: "toolu_1", Name: "read", Input: `{"path":"a"}`}},
+				Then: &anthropictest.Reply{Thinking: "second", Text: "And here.",
+					Calls: []anthropictest.Call{{ID: "toolu_2", Name: "list"}}}}
+		}
+		return anthropictest.Reply{Text: "done"}
+	})
+	req := ask("look")
+	req.Tools = []llm.ToolSpec{{Name: "read"}, {Name: "list"}}
+	_, r, err := collect(t.Context(), m, req)
+	if err != nil || r.Message.Text != "I look. And here." || len(r.Message.ToolCalls) != 2 {
+		t.Fatalf("got %+v, %v", r, err)
+	}
+	req.Messages = append(req.Messages, r.Message,
+		llm.Message{Role: llm.ToolRole, ToolCallID: "toolu_1", Text: "A"},
+		llm.Message{Role: llm.ToolRole, ToolCallID: "toolu_2", Text: "B"})
+	if _, last, err := collect(t.Context(), m, req); err != nil || last.Message.Text != "done" {
+		t.Errorf("got %+v, %v", last, err)
+	}
+	// The calls of an answer that was changed since are still answered.
+	req.Messages[2].Text = "changed"
+	blocks := m.assistantBlocks(req.Messages[2])
+	var kinds []string
+	for _, b := range blocks {
+		kinds = append(kinds, b.Type)
+	}
+	want := []string{"thinking", "thinking", "text", "tool_use", "tool_use"}
+	if !slices.Equal(kinds, want) {
+		t.Errorf("a changed answer has %v, want %v", kinds, want)
 	}
 }
 

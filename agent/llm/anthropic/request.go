@@ -151,18 +151,47 @@ func (r *request) mark() {
 }
 
 // assistantBlocks returns the blocks of an assistant message.
-func (m *Model) assistantBlocks(msg llm.Message) (blocks []block) {
+func (m *Model) assistantBlocks(msg llm.Message) []block {
+	var kept []block
 	if wire.TextOf(msg.Extra[originKey]) == m.origin {
-		_ = json.Unmarshal(msg.Extra[thoughtsKey], &blocks) // unchanged; there may be none
+		_ = json.Unmarshal(msg.Extra[thoughtsKey], &kept) // unchanged; there may be none
 	}
-	if text := strings.TrimRight(msg.Text, " \t\r\n"); text != "" { // the API refuses blank text
-		blocks = append(blocks, textBlock(text))
+	var blocks, text, calls []block
+	if s := strings.TrimRight(msg.Text, " \t\r\n"); s != "" { // the API refuses blank text
+		text = []block{textBlock(s)}
 	}
 	for _, c := range msg.ToolCalls {
-		blocks = append(blocks, block{Type: "tool_use", ID: wire.SentID(c.ID),
+		calls = append(calls, block{Type: "tool_use", ID: wire.SentID(c.ID),
 			Name: wire.SentName(c.Name), Input: json.RawMessage(wire.SentArguments(c.Arguments))})
 	}
-	return blocks
+	ordered := textOf(kept) == msg.Text // otherwise the message was changed since
+	for _, b := range kept {
+		switch {
+		case b.Type != "text" && b.Type != "tool_use":
+			blocks = append(blocks, b)
+		case !ordered:
+		case b.Type == "text":
+			text = nil
+			if b.Text = strings.TrimRight(b.Text, " \t\r\n"); b.Text != "" {
+				blocks = append(blocks, b)
+			}
+		default:
+			i := slices.IndexFunc(calls, func(c block) bool { return c.ID == wire.SentID(b.ID) })
+			if i >= 0 {
+				blocks = append(blocks, calls[i])
+				calls = slices.Delete(calls, i, i+1)
+			}
+		}
+	}
+	return slices.Concat(blocks, text, calls)
+}
+
+// textOf returns the texts of blocks, joined.
+func textOf(blocks []block) (text string) {
+	for _, b := range blocks {
+		text += b.Text
+	}
+	return text
 }
 
 // userBlocks returns the blocks of a user's or tool's message.

@@ -18,6 +18,7 @@ type Reply struct {
 	Thinking string // sent first
 	Text     string
 	Calls    []Call
+	Then     *Reply // more thoughts, text and calls of the same answer
 	Stop     string // default is end_turn, or tool_use if there are calls
 
 	Status int    // if not 0, the call fails with this HTTP status
@@ -38,13 +39,15 @@ type Server struct {
 	mu       sync.Mutex
 	requests []Request
 	cached   map[string]bool // marked beginnings of prompts
+	shapes   map[string]bool // see shape
 	problems []string
 }
 
 // Start starts a server that requires key and calls answer. When the test ends, it fails if the
 // server has received an invalid request.
 func Start(t testing.TB, key string, answer func(Request) Reply) *Server {
-	s := &Server{key: key, answer: answer, cached: make(map[string]bool)}
+	s := &Server{key: key, answer: answer, cached: make(map[string]bool),
+		shapes: make(map[string]bool)}
 	srv := httptest.NewServer(http.HandlerFunc(s.serve))
 	s.URL = srv.URL
 	t.Cleanup(func() {
@@ -100,6 +103,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	written := s.cache(&req)
 	s.requests = append(s.requests, req)
+	if problem == "" {
+		problem = s.changedThoughts(req.Messages)
+	}
 	if problem != "" {
 		s.problems = append(s.problems, problem)
 	}
@@ -113,6 +119,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		fail(w, reply.Status, reply.Kind, "it is a test")
 		return
 	}
+	s.mu.Lock()
+	s.shapes[reply.shape()] = true
+	s.mu.Unlock()
 	stream(w, req, reply, written)
 }
 
@@ -181,13 +190,24 @@ func stream(w http.ResponseWriter, req Request, r Reply, written int) {
 		event("content_block_stop", map[string]any{"index": index})
 		index++
 	}
-	if r.Thinking != "" {
-		block(map[string]any{"type": "thinking", "thinking": "", "signature": ""},
-			"thinking_delta", "thinking", r.Thinking,
-			map[string]any{"type": "signature_delta", "signature": "signed:" + r.Thinking})
-	}
-	if r.Text != "" {
-		block(map[string]any{"type": "text", "text": ""}, "text_delta", "text", r.Text)
+	stop := "end_turn"
+	for part := &r; part != nil; part = part.Then {
+		if part.Thinking != "" {
+			block(map[string]any{"type": "thinking", "thinking": "", "signature": ""},
+				"thinking_delta", "thinking", part.Thinking,
+				map[string]any{"type": "signature_delta", "signature": "signed:" + part.Thinking})
+		}
+		if part.Text != "" {
+			block(map[string]any{"type": "text", "text": ""}, "text_delta", "text", part.Text)
+		}
+		if r.Kind != "" || r.Cut {
+			break
+		}
+		for _, c := range part.Calls {
+			stop = "tool_use"
+			block(map[string]any{"type": "tool_use", "id": c.ID, "name": c.Name,
+				"input": map[string]any{}}, "input_json_delta", "partial_json", c.Input)
+		}
 	}
 	if r.Kind != "" {
 		event("error", map[string]any{
@@ -196,12 +216,6 @@ func stream(w http.ResponseWriter, req Request, r Reply, written int) {
 	}
 	if r.Cut {
 		return
-	}
-	stop := "end_turn"
-	for _, c := range r.Calls {
-		stop = "tool_use"
-		block(map[string]any{"type": "tool_use", "id": c.ID, "name": c.Name, "input": map[string]any{}},
-			"input_json_delta", "partial_json", c.Input)
 	}
 	if r.Stop != "" {
 		stop = r.Stop

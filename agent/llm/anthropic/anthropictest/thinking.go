@@ -73,3 +73,42 @@ func (r *Request) thinkingProblem() string {
 	}
 	return ""
 }
+
+// shape returns the order of the thoughts, texts and calls of an answer.
+func (r *Reply) shape() (shape string) {
+	for ; r != nil; r = r.Then {
+		if r.Thinking != "" {
+			shape += "thinking " + r.Thinking + "\n"
+		}
+		if r.Text != "" {
+			shape += "text\n"
+		}
+		for range r.Calls {
+			shape += "tool_use\n"
+		}
+	}
+	return shape
+}
+
+// changedThoughts returns the problem of a request in whose last answer a thought has another place
+// than in the answer that the API gave. The caller holds mu.
+func (s *Server) changedThoughts(messages []Message) string {
+	for i := len(messages) - 1; i >= 0; i-- {
+		if messages[i].Role != "assistant" {
+			continue
+		}
+		shape := ""
+		for _, b := range messages[i].Content {
+			if shape += b.Type; b.Type == "thinking" {
+				shape += " " + b.Thinking
+			}
+			shape += "\n"
+		}
+		if strings.Contains(shape, "thinking") && !s.shapes[shape] {
+			return "`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be " +
+				"modified."
+		}
+		return ""
+	}
+	return ""
+}
