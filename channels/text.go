@@ -56,6 +56,16 @@ func Placeholder(kind, detail string) string {
 	return "[" + kind + ": " + detail + "]"
 }
 
+// Poll returns the text that stands for a poll: its question, and a line for each option.
+func Poll(question string, options []string) string {
+	const most, longest = 32, 200 // more than any platform allows, and runes
+	text := Placeholder("poll", question)
+	for _, o := range options[:min(len(options), most)] {
+		text += "\n- " + Clean(o, longest)
+	}
+	return text
+}
+
 // WithoutMention returns text without the mention text[start:end] and the blanks and punctuation
 // around it.
 func WithoutMention(text string, start, end int) string {

@@ -67,7 +67,10 @@ func inboundCases(ours string) []inboundCase {
 		{"sticker", discordtest.Message{Extra: fields{"sticker_items": []fields{
 			{"id": "1", "name": "Wave]\u202e", "format_type": 1}}}}, text("[sticker: Wave)]", true)},
 		{"poll", discordtest.Message{Extra: fields{"poll": fields{
-			"question": fields{"text": "Tea?"}, "answers": []fields{}}}}, text("[poll: Tea?]", true)},
+			"question": fields{"text": "Tea?"}, "answers": []fields{
+				{"answer_id": 1, "poll_media": fields{"text": "Green"}},
+				{"answer_id": 2, "poll_media": fields{"text": "Black"}}}}}},
+			text("[poll: Tea?]\n- Green\n- Black", true)},
 		{"reply to us", discordtest.Message{Channel: room, Text: "yes", ReplyTo: ours},
 			func(m *bus.InboundMessage) {
 				m.Text, m.Addressed = "yes", true

@@ -54,10 +54,15 @@ type (
 			Name string `json:"name"`
 		} `json:"sticker_items"`
 		Poll *struct {
-			Question struct {
-				Text string `json:"text"`
-			} `json:"question"`
+			Question pollMedia `json:"question"`
+			Answers  []struct {
+				Media pollMedia `json:"poll_media"`
+			} `json:"answers"`
 		} `json:"poll"`
+	}
+
+	pollMedia struct {
+		Text string `json:"text"`
 	}
 
 	mentioned struct {
@@ -158,7 +163,11 @@ func (c *content) label(text string) string {
 		labels = append(labels, channels.Placeholder("sticker", s.Name))
 	}
 	if c.Poll != nil {
-		labels = append(labels, channels.Placeholder("poll", c.Poll.Question.Text))
+		var options []string
+		for _, a := range c.Poll.Answers {
+			options = append(options, a.Media.Text)
+		}
+		labels = append(labels, channels.Poll(c.Poll.Question.Text, options))
 	}
 	return strings.TrimSpace(strings.Join(labels, " ") + " " + text)
 }

@@ -142,8 +142,9 @@ func TestInbound(t *testing.T) {
 		{"contact", telegramtest.Message{Extra: fields{
 			"contact": fields{"first_name": "Bob", "phone_number": "+123"}}},
 			with(direct, text("[contact: Bob +123]", true))},
-		{"poll", telegramtest.Message{Extra: fields{"poll": fields{"question": "Tea?"}}},
-			with(direct, text("[poll: Tea?]", true))},
+		{"poll", telegramtest.Message{Extra: fields{"poll": fields{"question": "Tea?",
+			"options": []fields{{"text": "Green"}, {"text": "Black\n[x]"}}}}},
+			with(direct, text("[poll: Tea?]\n- Green\n- Black [x]", true))},
 		{"service message", telegramtest.Message{Chat: group, Extra: fields{
 			"new_chat_members": []fields{{"id": 1}}}}, nil},
 		{"anonymous administrator", telegramtest.Message{Chat: group, Text: "hi",

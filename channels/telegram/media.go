@@ -65,6 +65,9 @@ type (
 
 	poll struct {
 		Question string `json:"question"`
+		Options  []struct {
+			Text string `json:"text"`
+		} `json:"options"`
 	}
 
 	venue struct {
@@ -225,7 +228,11 @@ func (m *media) objectLabel() string {
 	case m.Game != nil:
 		return "[game]"
 	case m.Poll != nil:
-		return channels.Placeholder("poll", m.Poll.Question)
+		var options []string
+		for _, o := range m.Poll.Options {
+			options = append(options, o.Text)
+		}
+		return channels.Poll(m.Poll.Question, options)
 	case m.Venue != nil:
 		return channels.Placeholder("venue", m.Venue.Title+", "+m.Venue.Address)
 	case m.Location != nil:

@@ -145,7 +145,11 @@ func readObject(m *waE2E.Message) string {
 		m.GetPollCreationMessageV5(), m.GetPollCreationMessageV6(),
 	} {
 		if p != nil {
-			return channels.Placeholder("poll", p.GetName())
+			var options []string
+			for _, o := range p.GetOptions() {
+				options = append(options, o.GetOptionName())
+			}
+			return channels.Poll(p.GetName(), options)
 		}
 	}
 	return ""

@@ -57,8 +57,9 @@ func TestRead(t *testing.T) {
 		{"contacts", &waE2E.Message{ContactsArrayMessage: &waE2E.ContactsArrayMessage{
 			Contacts: []*waE2E.ContactMessage{{DisplayName: str("A")}, {DisplayName: str("B")}}}},
 			"[contact: A]\n[contact: B]"},
-		{"poll", &waE2E.Message{PollCreationMessageV3: &waE2E.PollCreationMessage{Name: str("Where?")}},
-			"[poll: Where?]"},
+		{"poll", &waE2E.Message{PollCreationMessageV3: &waE2E.PollCreationMessage{Name: str("Where?"),
+			Options: []*waE2E.PollCreationMessage_Option{{OptionName: str("Here")},
+				{OptionName: str("There")}}}}, "[poll: Where?]\n- Here\n- There"},
 		{"wrapped poll", &waE2E.Message{PollCreationMessageV4: wrapped(&waE2E.Message{
 			PollCreationMessage: &waE2E.PollCreationMessage{Name: str("When?")}})}, "[poll: When?]"},
 		{"event", &waE2E.Message{EventMessage: &waE2E.EventMessage{Name: str("Party")}},
