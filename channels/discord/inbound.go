@@ -62,15 +62,16 @@ func (t *translator) inbound(
 		in.ID = m.ID + ":e" + strconv.FormatInt(m.Edited.UnixMilli(), 10)
 	}
 	t.places.lookUpMentions(ctx, where, m.Content)
-	body := m.content
-	if m.Reference != nil && m.Reference.Type == forwarded && len(m.Snapshots) > 0 {
-		body = m.Snapshots[0].Message
+	// The embeds of what a person writes are previews of links, which come later.
+	body, text := m.body(), m.Content
+	if body != &m.content {
+		text = body.written()
 		in.Forwarded = "somebody" // Discord doesn't name the author
 	}
-	in.Text = body.label(t.vocabulary(where, &body, t.me.ID).read(body.Content))
+	in.Text = body.label(t.vocabulary(where, body, t.me.ID).read(text))
 	in.Attachments = body.files(m)
 	in.ReplyTo = t.quote(where, m.Quoted)
-	in.Addressed = !in.Group || t.mentioned(where, &body) || in.ReplyTo != nil && in.ReplyTo.Ours
+	in.Addressed = !in.Group || t.mentioned(where, body) || in.ReplyTo != nil && in.ReplyTo.Ours
 	return in, true, nil
 }
 
@@ -117,10 +118,11 @@ func (t *translator) quote(where place, m *message) *bus.Quote {
 	if m == nil {
 		return nil
 	}
+	body := m.body()
 	return &bus.Quote{
 		ID: m.ID, Sender: m.Author.name(), Ours: m.Author.ID == t.me.ID,
-		Text:        m.label(t.vocabulary(where, &m.content, "").read(m.Content)),
-		Attachments: m.files(m),
+		Text:        body.label(t.vocabulary(where, body, "").read(body.written())),
+		Attachments: body.files(m),
 	}
 }
 

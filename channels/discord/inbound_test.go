@@ -86,6 +86,38 @@ func inboundCases(ours string) []inboundCase {
 			func(m *bus.InboundMessage) {
 				m.Text, m.ReplyTo = "yes", &bus.Quote{ID: "5", Sender: "bot", Text: "x"}
 			}},
+		// See https://github.com/NousResearch/hermes-agent/issues/45188.
+		{"reply to an embed", discordtest.Message{Text: "why?", Extra: fields{
+			"type": 19, "referenced_message": fields{"id": "5", "content": "", "author": fields{
+				"id": "6", "username": "ci", "bot": true}, "embeds": []fields{
+				{"type": "rich", "title": "Build 7 failed", "description": "by " + hers, "fields": []fields{
+					{"name": "Step", "value": "test", "inline": true}}, "footer": fields{"text": "main"}},
+				{"type": "article", "title": "a preview"}}}}},
+			func(m *bus.InboundMessage) {
+				m.Text, m.ReplyTo = "why?", &bus.Quote{ID: "5", Sender: "ci",
+					Text: "Build 7 failed\nby " + hers + "\nStep: test\nmain"}
+			}},
+		{"reply to text in components", discordtest.Message{Text: "why?", Extra: fields{
+			"type": 19, "referenced_message": fields{"id": "5", "content": "", "author": fields{
+				"id": "6", "username": "ci", "bot": true}, "flags": 1 << 15, "components": []fields{
+				{"type": 17, "components": []fields{{"type": 10, "content": "Build 7"}, {"type": 14},
+					{"type": 9, "components": []fields{{"type": 10, "content": "failed"}}}}},
+				{"type": "new"}}}}},
+			func(m *bus.InboundMessage) {
+				m.Text, m.ReplyTo = "why?", &bus.Quote{ID: "5", Sender: "ci", Text: "Build 7\nfailed"}
+			}},
+		{"reply to a forwarded message", discordtest.Message{Text: "true?", Extra: fields{
+			"type": 19, "referenced_message": fields{"id": "5", "content": "", "author": fields{
+				"id": "6", "username": "bob"}, "message_reference": fields{"type": 1, "message_id": "4"},
+				"message_snapshots": []fields{{"message": fields{"content": "news"}}}}}},
+			func(m *bus.InboundMessage) {
+				m.Text, m.ReplyTo = "true?", &bus.Quote{ID: "5", Sender: "bob", Text: "news"}
+			}},
+		{"forwarded embed", discordtest.Message{Extra: fields{
+			"message_reference": fields{"type": 1, "message_id": "5"},
+			"message_snapshots": []fields{{"message": fields{"content": "", "embeds": []fields{
+				{"type": "rich", "title": "Build 7", "description": "failed"}}}}}}},
+			func(m *bus.InboundMessage) { m.Text, m.Forwarded = "Build 7\nfailed", "somebody" }},
 		{"forwarded", discordtest.Message{Extra: fields{
 			"message_reference": fields{"type": 1, "message_id": "5"},
 			"message_snapshots": []fields{{"message": fields{"content": "news"}}}}},

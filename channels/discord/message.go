@@ -2,6 +2,8 @@ package discord
 
 import (
 	"cmp"
+	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,10 +61,40 @@ type (
 				Media pollMedia `json:"poll_media"`
 			} `json:"answers"`
 		} `json:"poll"`
+
+		// What bots write beside the content or instead of it. They are decoded later, so that an
+		// unknown form does not lose the message.
+		Embeds     json.RawMessage `json:"embeds"`
+		Components json.RawMessage `json:"components"`
 	}
 
 	pollMedia struct {
 		Text string `json:"text"`
+	}
+
+	// An embed is a box with text below a message. Only those of the type "rich" are written by bots;
+	// the others are previews of links.
+	embed struct {
+		Type        string `json:"type"`
+		Title       string `json:"title"`
+		Description string `json:"description"`
+		Author      struct {
+			Name string `json:"name"`
+		} `json:"author"`
+		Fields []struct {
+			Name  string `json:"name"`
+			Value string `json:"value"`
+		} `json:"fields"`
+		Footer struct {
+			Text string `json:"text"`
+		} `json:"footer"`
+	}
+
+	// A component is a part of a message that a bot has made of components.
+	component struct {
+		Type       int               `json:"type"`
+		Content    string            `json:"content"`
+		Components []json.RawMessage `json:"components"`
 	}
 
 	mentioned struct {
@@ -126,8 +158,9 @@ const (
 )
 
 const (
-	forwarded = 1       // type of a reference
-	voiceFlag = 1 << 13 // flag of a message
+	forwarded   = 1       // type of a reference
+	voiceFlag   = 1 << 13 // flag of a message
+	textDisplay = 10      // type of a component
 )
 
 // epoch is the zero time of Discord's ids, in Unix milliseconds.
@@ -142,6 +175,54 @@ func madeAt(id string) time.Time {
 func (m *message) isFromPerson() bool {
 	return m.ID != "" && m.Author.ID != "" && !m.Author.Bot && m.Webhook == "" &&
 		(m.Type == plainMessage || m.Type == replyMessage)
+}
+
+// body returns what m says: the content of the message that m forwards, or its own.
+func (m *message) body() *content {
+	if m.Reference != nil && m.Reference.Type == forwarded && len(m.Snapshots) > 0 {
+		return &m.Snapshots[0].Message
+	}
+	return &m.content
+}
+
+// written returns the text of c with that of its embeds and components.
+func (c *content) written() string {
+	lines := []string{c.Content}
+	var embeds []embed
+	_ = json.Unmarshal(c.Embeds, &embeds) // whatever has a known form
+	for _, e := range embeds {
+		if e.Type != "rich" {
+			continue
+		}
+		lines = append(lines, e.Author.Name, e.Title, e.Description)
+		for _, f := range e.Fields {
+			lines = append(lines, strings.Trim(f.Name+": "+f.Value, ": "))
+		}
+		lines = append(lines, e.Footer.Text)
+	}
+	var components []json.RawMessage
+	_ = json.Unmarshal(c.Components, &components) // likewise
+	lines = append(lines, displayed(components, maxNested)...)
+	lines = slices.DeleteFunc(lines, func(s string) bool { return strings.TrimSpace(s) == "" })
+	return strings.Join(lines, "\n")
+}
+
+// maxNested is how deep components may be nested. Discord allows less.
+const maxNested = 8
+
+// displayed returns the texts of components.
+func displayed(components []json.RawMessage, depth int) (lines []string) {
+	for _, raw := range components {
+		var c component
+		if json.Unmarshal(raw, &c) != nil || depth == 0 {
+			continue // of an unknown kind
+		}
+		if c.Type == textDisplay {
+			lines = append(lines, c.Content)
+		}
+		lines = append(lines, displayed(c.Components, depth-1)...)
+	}
+	return lines
 }
 
 func (u *user) name() string {
