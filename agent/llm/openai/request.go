@@ -201,6 +201,7 @@ func (r *outgoingReader) Read(b []byte) (n int, err error) {
 // new id in ids under the old one, for the call's result.
 func (m *Model) message(msg llm.Message, ids map[string]string) (any, error) {
 	own := m.ownExtra(msg)
+	withExtra := own && !m.quirks.strictMessages
 	w := wireMessage{Role: msg.Role, Content: contentOf(msg),
 		ToolCallID: cmp.Or(ids[msg.ToolCallID], msg.ToolCallID)}
 	for i, c := range msg.ToolCalls {
@@ -212,7 +213,7 @@ func (m *Model) message(msg llm.Message, ids map[string]string) (any, error) {
 			ids[c.ID] = call.ID
 		}
 		var extra map[string]json.RawMessage
-		if own {
+		if withExtra {
 			extra = c.Extra
 		}
 		if i == 0 && m.quirks.signed && extra[signatureField] == nil {
@@ -236,7 +237,7 @@ func (m *Model) message(msg llm.Message, ids map[string]string) (any, error) {
 			w.Reasoning = " "
 		}
 	}
-	if !own {
+	if !withExtra {
 		return w, nil
 	}
 	return orWithFields(w, msg.Extra)
@@ -305,6 +306,7 @@ type quirks struct {
 	cacheMarks            bool // caches only marked parts
 	strict                bool // refuses stream_options and long call ids
 	bridged               bool // see bridge
+	strictMessages        bool // refuses fields of messages that the protocol does not have
 	signed                bool // wants a signature with calls, see noSignature
 	plainSchemas          bool // refuses most of JSON Schema, see plainSchema
 }
@@ -314,9 +316,14 @@ func guessQuirks(host, id string) quirks {
 	official := host == "api.openai.com"
 	bare := path.Base(id) // some hosts put the maker before the id
 	google := strings.HasSuffix(host, ".googleapis.com")
+	// Groq refuses even the field "channel", which it adds to the answers of gpt-oss. See
+	// https://github.com/janhq/jan/issues/8136, https://github.com/Kilo-Org/kilocode/issues/10375.
+	strictMessages := host == "api.groq.com" || host == "api.cerebras.ai" || host == "api.mistral.ai"
 	return quirks{
-		newMaxTokens:  official || hasAnyPrefix(bare, "o1", "o3", "o4", "gpt-5", "gpt-6"),
-		reasoningBack: wire.ContainsAny(strings.ToLower(host+"/"+id), "deepseek", "kimi", "moonshot"),
+		strictMessages: strictMessages,
+		newMaxTokens:   official || hasAnyPrefix(bare, "o1", "o3", "o4", "gpt-5", "gpt-6"),
+		reasoningBack: !strictMessages &&
+			wire.ContainsAny(strings.ToLower(host+"/"+id), "deepseek", "kimi", "moonshot"),
 		toolsWithoutReasoning: official &&
 			(bare == "gpt-6-sol" || bare == "gpt-6-luna" || strings.HasPrefix(bare, "gpt-5.6")),
 		// It sends the usage without stream_options: https://docs.mistral.ai/api.

@@ -102,6 +102,45 @@ func TestReasoningPlaceholder(t *testing.T) {
 	}
 }
 
+// Groq and others refuse a request that has a field in a message that they do not know, even one
+// that they have sent.
+func TestStrictMessages(t *testing.T) {
+	for _, tt := range []struct {
+		base, id string
+		want     bool // the fields are sent back
+	}{
+		{"https://api.groq.com/openai/v1", "openai/gpt-oss-120b", false},
+		{"https://api.groq.com/openai/v1", "moonshotai/kimi-k2-instruct", false},
+		{"https://api.cerebras.ai/v1", "gpt-oss-120b", false},
+		{"https://api.mistral.ai/v1", "mistral-medium-latest", false},
+		{"https://openrouter.ai/api/v1", "moonshotai/kimi-k2", true},
+	} {
+		m := New("test", tt.id, &Options{BaseURL: tt.base})
+		a := &answer{}
+		for _, piece := range []string{`"role":"assistant","reasoning":"hm","channel":"analysis"`,
+			`"tool_calls":[{"index":0,"id":"fc_1","function":{"name":"time"},"x":1}]`} {
+			var c chunk
+			if err := json.Unmarshal([]byte(`{"choices":[{"delta":{`+piece+`}}]}`), &c); err != nil {
+				t.Fatal(err)
+			}
+			a.add(&c)
+		}
+		req := ask("time?")
+		req.Messages = append(req.Messages, a.response(req, "test", m.origin).Message,
+			llm.Message{Role: llm.ToolRole, ToolCallID: "fc_1", Text: "noon"})
+		pieces, err := m.body(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := bytes.Join(pieces, nil)
+		for _, field := range []string{`"channel"`, `"reasoning_content"`, `"x"`} {
+			if got := bytes.Contains(body, []byte(field)); got != tt.want {
+				t.Errorf("%s %s: %s sent: %t, want %t", tt.base, tt.id, field, got, tt.want)
+			}
+		}
+	}
+}
+
 // Models that go-openai checks with its own rules reach the provider nevertheless.
 func TestNoClientSideRules(t *testing.T) {
 	ids := []string{"gpt-5", "o3-mini", "gpt-6-sol", "gpt-6-astra", "text-davinci-003"}
