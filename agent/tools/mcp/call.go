@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -8,9 +9,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -220,12 +223,8 @@ func (b *builder) convert(s Server, r *sdk.CallToolResult) (tool.Result, error) 
 	for _, c := range r.Content {
 		b.content(c)
 	}
-	// Structured content repeats the other parts. Servers that answer with only a picture repeat it
-	// there in base64.
-	if r.StructuredContent != nil && len(r.Content) == 0 {
-		if data, err := json.Marshal(r.StructuredContent); err == nil {
-			b.add(string(data))
-		}
+	if data, err := json.Marshal(r.StructuredContent); err == nil && b.lacks(r, data) {
+		b.add(string(data))
 	}
 	if r.IsError {
 		text := cmp.Or(clip(strings.TrimSpace(b.text()), maxErrorText), "it does not say which")
@@ -234,6 +233,67 @@ func (b *builder) convert(s Server, r *sdk.CallToolResult) (tool.Result, error) 
 	}
 	return tool.Result{Text: b.text(), Foreign: s.source(), Images: b.images,
 		Files: b.files}, nil
+}
+
+// lacks reports whether the parts of r lack most of its structured content, whose JSON is data. The
+// protocol wants the parts to repeat it, as JSON or for people, but many servers only write a
+// summary, such as "4 items". Those that answer with a picture repeat the picture in base64.
+func (b *builder) lacks(r *sdk.CallToolResult, data []byte) bool {
+	const longest, most = 64 << 10, 1_000 // bytes of a summary, and values that are compared
+	text := b.text()
+	isOther := func(c sdk.Content) bool { _, is := c.(*sdk.TextContent); return !is }
+	switch {
+	case r.StructuredContent == nil:
+		return false
+	case len(r.Content) == 0:
+		return true
+	case slices.ContainsFunc(r.Content, isOther), len(text) > longest:
+		return false
+	}
+	var content any
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	if dec.Decode(&content) != nil {
+		return false // can't occur: it was encoded from a value
+	}
+	all, missing, n := 0, 0, 0
+	for word := range words(content) {
+		if all += len(word); !strings.Contains(text, plain(word)) {
+			missing += len(word)
+		}
+		if n++; n == most {
+			break
+		}
+	}
+	return 2*missing > all
+}
+
+// words yields the texts and numbers in a JSON value, without the names of fields.
+func words(v any) iter.Seq[string] {
+	return func(yield func(string) bool) { eachWord(v, yield) }
+}
+
+// eachWord calls yield for each text and number in v until it returns false.
+func eachWord(v any, yield func(string) bool) bool {
+	switch v := v.(type) {
+	case string:
+		return yield(strings.TrimSpace(v))
+	case json.Number:
+		return yield(v.String())
+	case []any:
+		for _, element := range v {
+			if !eachWord(element, yield) {
+				return false
+			}
+		}
+	case map[string]any:
+		for _, element := range v {
+			if !eachWord(element, yield) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // A builder collects the parts of a result. name is the beginning of the names of its files; prefix

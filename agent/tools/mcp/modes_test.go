@@ -213,6 +213,14 @@ func testServer(dir string) *sdk.Server {
 }
 
 func addExtras(s *sdk.Server) {
+	// Both have structured content: "summary" only there, "rendered" also as text for people.
+	for name, said := range map[string]string{"summary": "2 items",
+		"rendered": "- first (a-1)\n- second (a-2)"} {
+		r := text(said)
+		r.StructuredContent = map[string]any{"a-1": "first", "a-2": "second"}
+		s.AddTool(&sdk.Tool{Name: name, InputSchema: map[string]any{"type": "object"}},
+			func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) { return r, nil })
+	}
 	for i := range 60 {
 		uri := fmt.Sprintf("note://%02d", i)
 		s.AddResource(&sdk.Resource{URI: uri, Name: fmt.Sprintf("note %d", i), MIMEType: "text/plain"},

@@ -14,8 +14,8 @@ import (
 )
 
 const allTools = "mcp_s_ask mcp_s_big mcp_s_count mcp_s_die mcp_s_echo mcp_s_env mcp_s_fail " +
-	"mcp_s_flood mcp_s_mixed mcp_s_more mcp_s_prompts mcp_s_resources mcp_s_sleep mcp_s_structured " +
-	"mcp_s_twice"
+	"mcp_s_flood mcp_s_mixed mcp_s_more mcp_s_prompts mcp_s_rendered mcp_s_resources mcp_s_sleep " +
+	"mcp_s_structured mcp_s_summary mcp_s_twice"
 
 func number(t *testing.T, s Server, file string) string {
 	t.Helper()
@@ -41,6 +41,9 @@ func TestCalls(t *testing.T) {
 		{"echo", []any{"text", "hällo\x1b[31m\nworld"}, "hällo[31m\nworld"},
 		{"structured", nil, `{"answer":42}`},
 		{"twice", nil, "(picture 1, image/png, 75 bytes)"},
+		// See https://github.com/anomalyco/opencode/issues/38923.
+		{"summary", nil, "2 items\n" + `{"a-1":"first","a-2":"second"}`},
+		{"rendered", nil, "- first (a-1)\n- second (a-2)"},
 		{"ask", nil, "refused true true, roots -1"},
 		{"mixed", nil, "(picture 1, image/png, 75 bytes)\n" +
 			"(picture, image/svg+xml, 6 bytes: its type can't be shown)\n" +
