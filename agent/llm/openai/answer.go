@@ -42,7 +42,7 @@ func (a *answer) add(c *chunk) llm.Event {
 			a.usage = choice.Usage.neutral()
 		}
 		if choice.FinishReason != "" {
-			a.finish = choice.FinishReason
+			a.finish = string(choice.FinishReason)
 		}
 		// Perplexity repeats the answer so far beside each delta, as a message.
 		d := choice.Delta

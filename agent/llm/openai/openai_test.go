@@ -312,6 +312,12 @@ func TestFinish(t *testing.T) {
 			t.Errorf("%s: got %+v, %v, want %s", reason, resp, err, want)
 		}
 	}
+	// See https://github.com/Portkey-AI/gateway/issues/785.
+	_, m := start(t, frames(content("x"), strings.Replace(stop, `"stop"`, "0", 1), done))
+	if _, resp, err := collect(t.Context(), m, ask("x")); err != nil ||
+		resp.Finish != llm.FinishStop || resp.Message.Text != "x" {
+		t.Errorf("a number: got %+v, %v", resp, err)
+	}
 }
 
 func TestBreak(t *testing.T) {
