@@ -289,3 +289,32 @@ func TestFilesAndImagesOfTools(t *testing.T) {
 		}
 	})
 }
+
+// A provider that refuses the signed thoughts of an earlier answer is asked again without them, in
+// the same turn. It may refuse those of another model, key or project of its own. See
+// https://github.com/openclaw/openclaw/issues/95052.
+func TestThoughtsRefused(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		signed := uses("look")
+		signed.Calls[0].Extra = map[string]json.RawMessage{"extra_content": json.RawMessage(`"S"`)}
+		w.model.Queue(signed, llmtest.Fail(llm.BadThoughts), signed, llmtest.Say("done"),
+			llmtest.Say("again"))
+		w.tools(act("look", tool.Pure, always("ok")))
+		w.start()
+		w.say("a", "hello", "and?")
+		w.wantAnswers("a", "done", "again")
+		for n, want := range map[int]int{2: 1, 3: 0, 4: 0, 5: 2} {
+			got := 0
+			for _, m := range w.request(n).Messages {
+				for _, c := range m.ToolCalls {
+					got += len(c.Extra)
+				}
+			}
+			if got != want {
+				w.t.Errorf("request %d has %d signatures, want %d", n, got, want)
+			}
+		}
+		w.wantQuiet()
+	})
+}

@@ -20,6 +20,7 @@ const (
 	OutOfQuota     Kind = "out of quota"     // the account has no credit left
 	ContextTooLong Kind = "context too long" // the conversation exceeds the context window
 	NoImages       Kind = "no images"        // the model refuses the images; ask without Data
+	BadThoughts    Kind = "bad thoughts"     // it refuses earlier thoughts; ask without Extra
 	ContentRefused Kind = "content refused"  // the provider's content filter refused it
 	BadRequest     Kind = "bad request"      // the provider does not understand the request
 )

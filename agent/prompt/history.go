@@ -108,6 +108,18 @@ func Merge(list []llm.Message) []llm.Message {
 	return out
 }
 
+// DropThoughts removes the fields that only the provider understands from list, in place. It does
+// not change the calls that list shares with others.
+func DropThoughts(list []llm.Message) {
+	for i := range list {
+		m := &list[i]
+		m.Extra, m.ToolCalls = nil, slices.Clone(m.ToolCalls)
+		for j := range m.ToolCalls {
+			m.ToolCalls[j].Extra = nil
+		}
+	}
+}
+
 // Unanswered returns the tool calls at the end of history that have no result yet.
 func Unanswered(history []llm.Message) []llm.ToolCall {
 	i := len(history) - 1

@@ -21,8 +21,10 @@ type modelCaller struct {
 	clock     *clock
 	closing   string               // why the model must answer now without tools; "": it need not
 	shortened bool                 // the prompt was shortened because it was too long for the model
-	noImages  bool                 // the model has refused an image
 	images    map[string]llm.Image // images loaded for this turn, by path
+
+	noImages   bool // the model has refused an image
+	noThoughts bool // the provider has refused thoughts of earlier answers
 }
 
 // ask calls the model once and shows the growing answer.
@@ -85,6 +87,9 @@ func (t *modelCaller) spendBroken(
 // request returns the next request to the model.
 func (t *modelCaller) request(ctx context.Context) llm.Request {
 	messages := prompt.Prepare(t.tools.Offered(t.history), t.historySize())
+	if t.noThoughts {
+		prompt.DropThoughts(messages)
+	}
 	messages = prompt.WithToolImages(messages)
 	messages = slices.Insert(messages, 0, llm.Message{Role: llm.System, Text: t.system})
 	req := llm.Request{MaxOutput: t.settings.MaxOutput, Effort: t.settings.Effort}

@@ -507,6 +507,10 @@ func (t *runner) failed(ctx context.Context, err error) (done bool, _ error) {
 		t.noImages = true
 		return false, nil
 	}
+	if ok && e.Kind == llm.BadThoughts && !t.noThoughts {
+		t.noThoughts = true
+		return false, nil
+	}
 	if ok && e.Kind == llm.ContextTooLong && !t.shortened {
 		t.shortened = true
 		return false, t.shorten(ctx)

@@ -82,6 +82,7 @@ func TestKinds(t *testing.T) {
 		"content refused":  {llm.ContentRefused, 0, 1, 0, true},
 		"context too long": {llm.ContextTooLong, 0, 1, 0, false},
 		"no images":        {llm.NoImages, 0, 1, 0, false},
+		"bad thoughts":     {llm.BadThoughts, 0, 1, 0, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -90,6 +91,29 @@ func TestStatus(t *testing.T) {
 				t.Errorf("got %v, want %s", err, tt.want)
 			}
 		})
+	}
+}
+
+// Providers sign thoughts, and refuse those of another model, key or project. If the request has
+// none, the error is another one.
+func TestBadThoughts(t *testing.T) {
+	with := conversation(map[string]json.RawMessage{"reasoning_details": json.RawMessage(`[]`)})
+	for _, body := range []string{
+		`[{"error":{"code":400,"message":"Corrupted thought signature.","status":"INVALID_ARGUMENT"}}]`,
+		`{"error":{"code":400,"message":"Thought signature is not valid"}}`,
+		`{"error":{"message":"Provider returned error","code":400,"metadata":{"raw":"{\"message\":` +
+			`\"messages.7.content.2: Invalid signature in thinking block\"}"}}}`,
+		`{"error":{"type":"invalid_request_error","message":"messages.1.content.0: ` +
+			"`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be " +
+			`modified."}}`,
+	} {
+		m := raw(t, 400, "application/json", body)
+		for want, req := range map[llm.Kind]llm.Request{llm.BadThoughts: with, llm.BadRequest: ask("x")} {
+			_, _, err := collect(t.Context(), m, req)
+			if e, ok := errors.AsType[*llm.Error](err); !ok || e.Kind != want {
+				t.Errorf("%s: got %v, want %s", body, err, want)
+			}
+		}
 	}
 }
 

@@ -62,14 +62,24 @@ func (c Caller) Failed(ctx, callCtx context.Context, err error) error {
 	return e
 }
 
-// FailedRequest is Failed for a call with req. If the provider blames images although req has none,
-// it changes the error's kind.
+// FailedRequest is Failed for a call with req. If the provider blames images or thoughts although
+// req has none, it changes the error's kind.
 func (c Caller) FailedRequest(ctx, callCtx context.Context, err error, req llm.Request) error {
 	err = c.Failed(ctx, callCtx, err)
-	if e, ok := errors.AsType[*llm.Error](err); ok && e.Kind == llm.NoImages && !hasImages(req) {
+	if e, ok := errors.AsType[*llm.Error](err); ok && (e.Kind == llm.NoImages && !hasImages(req) ||
+		e.Kind == llm.BadThoughts && !hasExtra(req)) {
 		e.Kind = llm.BadRequest
 	}
 	return err
+}
+
+// hasExtra reports whether req has fields that only a provider understands.
+func hasExtra(req llm.Request) bool {
+	return slices.ContainsFunc(req.Messages, func(m llm.Message) bool {
+		return len(m.Extra) > 0 || slices.ContainsFunc(m.ToolCalls, func(c llm.ToolCall) bool {
+			return len(c.Extra) > 0
+		})
+	})
 }
 
 // hasImages reports whether req has images that are sent.

@@ -209,7 +209,11 @@ var (
 		"not enabled", "not a valid image", "invalid image", "could not process image",
 		"cannot process image", "unable to process",
 	}
-	keyWords = []string{
+	// A message that has a word of each list says that the provider does not accept the thoughts of
+	// an earlier answer. It signs them, and refuses those of another model, key or project.
+	thoughtWords    = []string{"thought", "thinking"}
+	badThoughtWords = []string{"signature", "cannot be modified"}
+	keyWords        = []string{
 		"api key not valid", "api_key_invalid", "invalid_api_key", "invalid api key",
 		"incorrect api key", "authentication_error",
 	}
@@ -234,20 +238,29 @@ func (f *Failure) Kind() llm.Kind {
 		return llm.Unauthorized
 	case strings.Contains(words, "overloaded"):
 		return llm.Overloaded
+	case f.isBadRequest() && ContainsAny(words, thoughtWords...) &&
+		ContainsAny(words, badThoughtWords...):
+		return llm.BadThoughts
 	case f.noImages(words):
 		return llm.NoImages
 	}
 	return f.kindByStatus(words)
 }
 
-// noImages reports whether the model accepts no images, or not those of this request.
-func (f *Failure) noImages(words string) bool {
+// isBadRequest reports whether the provider may mean a part of the request.
+func (f *Failure) isBadRequest() bool {
 	switch f.Status {
 	case 0, http.StatusBadRequest, http.StatusNotFound, http.StatusUnsupportedMediaType,
 		http.StatusUnprocessableEntity:
-		return ContainsAny(words, imageWords...) && ContainsAny(words, noImageWords...)
+		return true
 	}
 	return false
+}
+
+// noImages reports whether the model accepts no images, or not those of this request.
+func (f *Failure) noImages(words string) bool {
+	return f.isBadRequest() && ContainsAny(words, imageWords...) &&
+		ContainsAny(words, noImageWords...)
 }
 
 // quota reports whether the account has no credit left. Gemini uses the same words for its limit
