@@ -65,12 +65,15 @@ func (t *Transcriber) field(name string) string {
 	return ""
 }
 
-// fileName returns the name to send: without folders, and with an extension that providers know.
+// fileName returns the name to send: without folders, and with an extension that all providers
+// know. They look at the extension first: Groq refuses .oga, OpenAI .opus, and both .aac.
 func fileName(name string) string {
 	name = path.Base(strings.ReplaceAll(name, `\`, "/"))
 	switch ext := path.Ext(name); strings.ToLower(ext) {
-	case ".opus", ".spx": // Opus in an Ogg file, as voice messages are
+	case ".opus", ".spx", ".oga": // Opus in an Ogg file, as voice messages are
 		return strings.TrimSuffix(name, ext) + ".ogg"
+	case ".aac":
+		return strings.TrimSuffix(name, ext) + ".m4a"
 	case "":
 		return name + ".ogg"
 	}

@@ -23,7 +23,7 @@ func TestTranscribe(t *testing.T) {
 	tr := NewTranscriber("whisper-1", &Options{BaseURL: srv.URL, Key: "sk-1",
 		Fields: map[string]json.RawMessage{"language": []byte(`"de"`), "temperature": []byte(`1`)}})
 	for name, want := range map[string]string{
-		"voice.oga": "voice.oga", "dir/a.b.OPUS": "a.b.ogg", `c:\x\y.mp3`: "y.mp3",
+		"voice.oga": "voice.ogg", "dir/a.b.OPUS": "a.b.ogg", `c:\x\y.mp3`: "y.mp3", "a.aac": "a.m4a",
 		"noname": "noname.ogg", `q"uo.ogg`: `q"uo.ogg`,
 	} {
 		got, err := tr.Transcribe(t.Context(), name, strings.NewReader("OggS sound"))

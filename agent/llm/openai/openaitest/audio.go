@@ -138,9 +138,9 @@ func parseAudio(body io.Reader, r *http.Request) (Audio, error) {
 	}
 }
 
-// endings are the file extensions that the API accepts.
+// endings are the file extensions that both OpenAI and Groq accept.
 var endings = []string{
-	".flac", ".m4a", ".mp3", ".mp4", ".mpeg", ".mpga", ".oga", ".ogg", ".wav", ".webm",
+	".flac", ".m4a", ".mp3", ".mp4", ".mpeg", ".mpga", ".ogg", ".wav", ".webm",
 }
 
 func (a Audio) check(seen map[string]bool) error {
