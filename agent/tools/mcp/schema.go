@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -205,18 +204,23 @@ func mapSubschemas(s map[string]any, fn func(key string, sub any) any) {
 	}
 }
 
-// schema repairs s and its nested schemas. A nested null accepts any value, as {} does. A boolean
-// is valid, too; the check refuses anything else.
+// schema repairs s and its nested schemas. A nested null accepts any value, as {} does, and so does
+// true, which servers of local models know only in additionalProperties. The check refuses what is
+// neither a boolean nor an object.
 func (m *repairer) schema(s map[string]any, depth int) {
 	if depth > maxDepth {
 		m.err = errors.New("its schema is too deep")
 		return
 	}
 	m.keywords(s)
-	mapSubschemas(s, func(_ string, sub any) any {
+	mapSubschemas(s, func(key string, sub any) any {
 		switch v := sub.(type) {
 		case nil:
 			return map[string]any{}
+		case bool:
+			if v && key != "additionalProperties" {
+				return map[string]any{}
+			}
 		case map[string]any:
 			m.schema(v, depth+1)
 		}
@@ -234,6 +238,12 @@ func (m *repairer) keywords(s map[string]any) {
 	// They cost tokens in each request. $id would also change what references mean.
 	for _, key := range []string{"$schema", "$id", "id", "$comment", "$anchor", "$vocabulary",
 		"examples"} {
+		delete(s, key)
+	}
+	// The servers of local models make one grammar of all schemas. They refuse every request if a
+	// tool has a regular expression that is not simple, or a size that is not small. The MCP server
+	// checks both.
+	for _, key := range []string{"pattern", "minLength", "maxLength", "minItems", "maxItems"} {
 		delete(s, key)
 	}
 	for _, key := range []string{"title", "description"} {
@@ -271,11 +281,6 @@ func (m *repairer) keywords(s map[string]any) {
 	}
 	if t, ok := s["type"].(string); ok && t == "any" { // draft 3
 		delete(s, "type")
-	}
-	if pattern, ok := s["pattern"].(string); ok {
-		if _, err := regexp.Compile(pattern); err != nil {
-			delete(s, "pattern") // in a different regexp syntax; the server checks it
-		}
 	}
 	m.refuse(s)
 }
