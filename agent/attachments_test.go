@@ -523,3 +523,44 @@ func TestStopDuringFetch(t *testing.T) {
 		w.wantQuiet()
 	})
 }
+
+// The same holds for the file of a message that joins a running turn: a later turn fetches it.
+func TestStopDuringFetchForJoiner(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		s := w.withFiles()
+		s.wait = time.Hour
+		release := make(chan struct{})
+		w.tools(act("work", tool.Pure, until(release, "done")))
+		w.model.Queue(uses("work"), llmtest.Say("worked"), llmtest.Say("nice"))
+		w.start()
+		w.say("a", "go")
+		w.put(carrying(w.message("a", "look"), photo("a.png")))
+		close(release)
+		w.settle()
+		w.must(w.stop())
+		s.wait = time.Second
+		w.start()
+		w.wantQuiet()
+		w.wantAnswers("a", "worked", "nice")
+		w.wantAsked(3, "user: go", "assistant:  work({})", "tool: done", "assistant: worked",
+			"user: [photo, image/png, media/a.png] look")
+	})
+}
+
+// A message that interrupts an answer whose file is still being fetched does not lose the file.
+func TestInterruptDuringFetch(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.withFiles().wait = 2 * time.Second
+		w.opts.QueueMode = pool.Interrupt
+		w.model.Queue(llmtest.Say("a grey one"))
+		w.start()
+		w.put(carrying(w.message("a", "look"), photo("a.png")))
+		w.sleep(time.Second)
+		w.say("a", "what is it?")
+		w.wantQuiet()
+		w.wantAnswers("a", "a grey one")
+		w.wantAsked(1, "user: [photo, image/png, media/a.png] look\n\nwhat is it?")
+	})
+}

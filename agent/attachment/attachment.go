@@ -76,12 +76,26 @@ func HasFiles(m bus.InboundMessage) bool {
 }
 
 // Load fetches the files of m and of the message that m quotes, and returns the model's input for
-// each. price is the cost of transcription in dollars per second of sound.
+// each. price is the cost of transcription in dollars per second of sound. If ctx ends, the input
+// may lack files, and Load changes nothing in m, so that a later call fetches them.
 func (l *Loader) Load(
 	ctx context.Context, m *bus.InboundMessage, price float64,
 ) (files, quoted []prompt.File) {
 	if l.Media != nil && HasFiles(*m) {
-		l.Media.Fetch(ctx, m)
+		fetched := *m
+		fetched.Attachments = slices.Clone(m.Attachments)
+		if m.ReplyTo != nil {
+			fetched.ReplyTo = new(*m.ReplyTo)
+			fetched.ReplyTo.Attachments = slices.Clone(m.ReplyTo.Attachments)
+		}
+		l.Media.Fetch(ctx, &fetched)
+		if ctx.Err() == nil { // also for copies of m, which share the attachments
+			copy(m.Attachments, fetched.Attachments)
+			if m.ReplyTo != nil {
+				copy(m.ReplyTo.Attachments, fetched.ReplyTo.Attachments)
+			}
+		}
+		m = &fetched
 	}
 	for _, a := range m.Attachments {
 		files = append(files, l.load(ctx, *m, a, price))

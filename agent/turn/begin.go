@@ -133,7 +133,7 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 		return err
 	}
 	fault.Point("perceived")
-	if ctx.Err() != nil && t.env.IsDraining() { // files may be missing only because of that
+	if isCutShort(ctx) {
 		return ErrGone
 	}
 	if !t.trigger.Origin.Standalone() {
@@ -182,6 +182,13 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 	}
 	t.recall(messages...)
 	return nil
+}
+
+// isCutShort reports whether the loading of messages has ended early, so that files may be missing
+// only because of that. The messages then keep waiting, and a later turn loads them. A turn that
+// takes too long fails instead, because a later turn would not be faster.
+func isCutShort(ctx context.Context) bool {
+	return ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTurnTimeout)
 }
 
 // writeFirst writes the turn with its first messages. If the chat or person has moved since the

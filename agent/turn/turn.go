@@ -351,6 +351,10 @@ func (t *runner) boundary(ctx context.Context) error {
 			t.restrict(batch)
 			messages, r, err = t.loadMessages(ctx, batch)
 		}
+		if err == nil && ctx.Err() != nil { // files may be missing only because of that
+			t.mailbox.Claimed(ErrGone)
+			return nil // the messages keep waiting, and the next model call reports it
+		}
 		if err != nil {
 			t.mailbox.Claimed(err)
 			return err
