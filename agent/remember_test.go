@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -424,5 +425,30 @@ func TestMemoryCountsNotes(t *testing.T) {
 		if got := w.outbox("a"); len(got) != 2 || !strings.Contains(got[1].Text, "I remember nothing") {
 			t.Errorf("/memory answers %+v", got)
 		}
+	})
+}
+
+// While the gateway runs, a conversation can be replaced by an edited copy of itself
+// (gateway sessions import --replace). The next prompt has only the copy, although it began at the
+// same time.
+func TestReplacedConversation(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.model.Queue(llmtest.Say("ok"), llmtest.Say("43"))
+		w.start()
+		w.say("a", "the code is 42")
+		var exported bytes.Buffer
+		w.must(session.Export(w.read(), session.KeyOf(at("a")), &exported))
+		edited := strings.ReplaceAll(exported.String(), "42", "43")
+		w.tx(func(tx *store.Tx) error {
+			head, lines, err := session.Read(strings.NewReader(edited))
+			if err == nil {
+				_, err = session.Import(tx, head, lines, session.ImportOptions{Replace: true})
+			}
+			return err
+		})
+		w.say("a", "what is it?")
+		w.wantQuiet()
+		w.wantAsked(2, "user: the code is 43", "assistant: ok", "user: what is it?")
 	})
 }

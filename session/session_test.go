@@ -304,8 +304,19 @@ func TestTranscriptAfter(t *testing.T) {
 		}
 		got, err := ReadTranscriptAfter(f.read(), KeyOf(chat), after)
 		f.must(err)
-		if want := texts(all.Entries[n:]); !slices.Equal(texts(got.Entries), want) {
-			t.Errorf("TranscriptAfter %d = %q, want %q", after, texts(got.Entries), want)
+		want := texts(all.Entries[n:])
+		if !slices.Equal(texts(got.Entries), want) || got.Follows != (n > 0) {
+			t.Errorf("TranscriptAfter %d = %q, follows %v, want %q", after, texts(got.Entries),
+				got.Follows, want)
+		}
+	}
+	// Erased messages and those of other sessions don't count, even while their rows exist.
+	f.must(f.tx(func(tx *store.Tx) error { return Erase(tx, KeyOf(chat)) }))
+	f.begin(chat, "3")
+	for _, id := range []int64{all.Entries[0].ID, all.Entries[0].ID + 1, all.Entries[2].ID} {
+		got, err := ReadTranscriptAfter(f.read(), KeyOf(chat), id)
+		if err != nil || got.Follows {
+			t.Errorf("TranscriptAfter %d = %+v, %v, want that the message is gone", id, got, err)
 		}
 	}
 }

@@ -25,13 +25,16 @@ type Entry struct {
 type Transcript struct {
 	Entries   []Entry // in order
 	Start     int64   // the prompt holds the messages above this id
-	Created   int64   // when the session began, Unix milliseconds; changes when it is erased
 	Truncated bool    // older messages did not fit
+
+	// Follows says, for [ReadTranscriptAfter], that the session still has the message with the given
+	// id. Otherwise the message was deleted, for example with an erased session.
+	Follows bool
 }
 
 // ReadTranscript returns the newest messages that the prompt of a session holds, up to size bytes.
 func ReadTranscript(q store.Queryer, key Key, size int) (*Transcript, error) {
-	t, err := read(q, key, size, "s.start", " DESC")
+	t, err := read(q, key, 0, size, "s.start", " DESC")
 	if err == nil {
 		slices.Reverse(t.Entries)
 	}
@@ -40,18 +43,21 @@ func ReadTranscript(q store.Queryer, key Key, size int) (*Transcript, error) {
 
 // ReadTranscriptAfter returns the messages after the one with the given id.
 func ReadTranscriptAfter(q store.Queryer, key Key, id int64) (*Transcript, error) {
-	return read(q, key, math.MaxInt, "$2", "", id)
+	return read(q, key, id, math.MaxInt, "$2", "")
 }
 
 // read returns the messages of a session with ids above after, which is an SQL expression, up to
-// size bytes. order follows the ORDER BY of their ids. args are the further arguments of both.
+// size bytes. order follows the ORDER BY of their ids. id is the argument $2 of both, and args are
+// the further ones.
 func read(
-	q store.Queryer, key Key, size int, after, order string, args ...any,
+	q store.Queryer, key Key, id int64, size int, after, order string, args ...any,
 ) (*Transcript, error) {
-	rows, err := q.Query(`SELECT s.start, s.created_ms, m.id, m.turn, m.body, m.created_ms
+	rows, err := q.Query(`SELECT s.start, EXISTS (SELECT 1 FROM messages b
+				WHERE b.id = $2 AND b.session = $1 AND +b.id > `+erasedOf("$1")+`),
+			m.id, m.turn, m.body, m.created_ms
 		FROM sessions s LEFT JOIN messages m ON m.session = s.key AND m.id > `+after+`
 			AND +m.id > `+erasedOf("$1")+`
-		WHERE s.key = $1 ORDER BY m.id`+order, append([]any{key.String()}, args...)...)
+		WHERE s.key = $1 ORDER BY m.id`+order, append([]any{key.String(), id}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("session: read transcript of %s: %w", key, err)
 	}
@@ -60,7 +66,7 @@ func read(
 	for rows.Next() {
 		var id, turn, at sql.NullInt64
 		var body []byte
-		if err := rows.Scan(&t.Start, &t.Created, &id, &turn, &body, &at); err != nil {
+		if err := rows.Scan(&t.Start, &t.Follows, &id, &turn, &body, &at); err != nil {
 			return nil, fmt.Errorf("session: read transcript of %s: %w", key, err)
 		}
 		if !id.Valid {
@@ -83,7 +89,7 @@ func read(
 // EntriesAfter returns up to limit messages of a session after the one with the given id, oldest
 // first.
 func EntriesAfter(q store.Queryer, key Key, id int64, limit int) ([]Entry, error) {
-	t, err := read(q, key, math.MaxInt, "$2", " LIMIT $3", id, limit)
+	t, err := read(q, key, id, math.MaxInt, "$2", " LIMIT $3", limit)
 	if err != nil {
 		return nil, err
 	}

@@ -216,7 +216,7 @@ func (t *runner) writeFirst(
 	}
 	from := movedFrom(begun, t.group, batch)
 	if t.news = (newMessages{}); begun.First && from == "" && t.Session.IsConversation() {
-		t.news.read = &session.Transcript{Entries: written, Created: now.UnixMilli()}
+		t.news.read = &session.Transcript{Entries: written}
 	}
 	if from != "" {
 		if err := t.env.Merger.Move(tx, t.Session, from, t.Scope); err != nil {

@@ -23,7 +23,6 @@ type Transcripts struct {
 
 type history struct {
 	key     session.Key
-	created int64           // when the session began
 	entries []session.Entry // never changes, because turns and commands share it
 	size    int
 }
@@ -39,7 +38,7 @@ type newMessages struct {
 func (h *Transcripts) readNews(
 	tx *store.Tx, key session.Key,
 ) (n newMessages, err error) {
-	if entries, _ := h.recall(key); len(entries) > 0 {
+	if entries := h.recall(key); len(entries) > 0 {
 		n.after = entries[len(entries)-1].ID
 		n.read, err = session.ReadTranscriptAfter(tx, key, n.after)
 	}
@@ -49,7 +48,7 @@ func (h *Transcripts) readNews(
 // begin caches a transcript that consists of n, unless n has none.
 func (h *Transcripts) begin(key session.Key, n newMessages) {
 	if n.read != nil {
-		h.remember(key, n.read.Created, n.read.Entries)
+		h.remember(key, n.read.Entries)
 	}
 }
 
@@ -58,7 +57,7 @@ func (h *Transcripts) begin(key session.Key, n newMessages) {
 func (h *Transcripts) read(
 	q store.Queryer, key session.Key, limit int, n newMessages,
 ) (*session.Transcript, error) {
-	entries, created := h.recall(key)
+	entries := h.recall(key)
 	if len(entries) == 0 {
 		return h.readAnew(q, key, limit)
 	}
@@ -69,7 +68,7 @@ func (h *Transcripts) read(
 			return nil, err
 		}
 	}
-	if t.Created != created { // the session was erased
+	if !t.Follows { // the session was erased, and may have begun anew or have been imported
 		h.Drop(key)
 		return h.readAnew(q, key, limit)
 	}
@@ -81,7 +80,7 @@ func (h *Transcripts) read(
 	if old > 0 { // clone, so that the memory of the others is freed
 		t.Entries = slices.Clone(t.Entries[old:])
 	}
-	h.remember(key, created, t.Entries)
+	h.remember(key, t.Entries)
 	newest := len(t.Entries) - 1 // always returned, whatever its size
 	for i, room := newest, limit; i >= 0; i-- {
 		if room -= t.Entries[i].Size; room < 0 && i < newest {
@@ -97,24 +96,22 @@ func (h *Transcripts) readAnew(
 ) (*session.Transcript, error) {
 	t, err := session.ReadTranscript(q, key, limit)
 	if err == nil && !t.Truncated { // a truncated transcript does not begin where later turns begin
-		h.remember(key, t.Created, t.Entries)
+		h.remember(key, t.Entries)
 	}
 	return t, err
 }
 
-func (h *Transcripts) recall(key session.Key) (entries []session.Entry, created int64) {
+func (h *Transcripts) recall(key session.Key) []session.Entry {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	e, ok := h.known[key]
-	if !ok {
-		return nil, 0
+	if e, ok := h.known[key]; ok {
+		return e.Value.(*history).entries
 	}
-	known := e.Value.(*history)
-	return known.entries, known.created
+	return nil
 }
 
 // remember caches the entries of a session and evicts the least recently used ones.
-func (h *Transcripts) remember(key session.Key, created int64, entries []session.Entry) {
+func (h *Transcripts) remember(key session.Key, entries []session.Entry) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if e, ok := h.known[key]; ok {
@@ -126,7 +123,7 @@ func (h *Transcripts) remember(key session.Key, created int64, entries []session
 	if h.known == nil {
 		h.known = make(map[session.Key]*list.Element)
 	}
-	known := &history{key: key, created: created, entries: entries}
+	known := &history{key: key, entries: entries}
 	for _, e := range entries {
 		known.size += e.Size + entryOverhead
 	}

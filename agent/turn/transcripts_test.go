@@ -55,7 +55,7 @@ func (s *scribe) act() {
 			now := time.Now()
 			written, err := session.BeginTurn(tx, turn, "", store.Lease{}, now, s.message())
 			if s.first.read = nil; turn.First {
-				s.first.read = &session.Transcript{Entries: written, Created: now.UnixMilli()}
+				s.first.read = &session.Transcript{Entries: written}
 			}
 			return err
 		}
@@ -181,7 +181,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	var memory Transcripts
 	entries := []session.Entry{{ID: 1, Size: maxMemory / 4}}
 	for _, chat := range []string{"a", "b", "c", "d", "b", "e"} {
-		memory.remember(bustest.Session("x/"+chat), 1, entries)
+		memory.remember(bustest.Session("x/"+chat), entries)
 		if memory.size > maxMemory || len(memory.known) != memory.used.Len() {
 			t.Fatalf("%d bytes of %d sessions are remembered, %d in order of use",
 				memory.size, len(memory.known), memory.used.Len())
@@ -192,14 +192,14 @@ func TestMemoryIsBounded(t *testing.T) {
 			t.Errorf("%s is remembered: %v, want %v", chat, got, want)
 		}
 	}
-	memory.remember(bustest.Session("x/huge"), 1, []session.Entry{{ID: 1, Size: 2 * maxMemory}})
-	memory.remember(bustest.Session("x/d"), 1, nil)
+	memory.remember(bustest.Session("x/huge"), []session.Entry{{ID: 1, Size: 2 * maxMemory}})
+	memory.remember(bustest.Session("x/d"), nil)
 	if known(&memory, "d") || known(&memory, "b") {
 		t.Error("what is empty, or older than one that takes all, is remembered")
 	}
 }
 
 func known(h *Transcripts, chat string) bool {
-	entries, _ := h.recall(bustest.Session("x/" + chat))
+	entries := h.recall(bustest.Session("x/" + chat))
 	return entries != nil
 }
