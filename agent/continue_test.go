@@ -10,6 +10,7 @@ import (
 
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/policy"
+	"gateway/agent/pool"
 	"gateway/agent/tool"
 	"gateway/agent/turn"
 	"gateway/bus"
@@ -123,6 +124,28 @@ func TestContinueStopped(t *testing.T) {
 		w.wantAnswers("a", "What of ask_me?", "Stopped.", "That was already decided.")
 		if i.cancelled != 1 {
 			t.Errorf("the call was cancelled %d times, want once", i.cancelled)
+		}
+		w.wantQuiet()
+	})
+}
+
+// The same holds for the call of a sub-agent, which ends with the conversation's turn.
+func TestContinueStoppedTask(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		i := &askingTool{running: true}
+		sub := w.spawning(i.tool("ask_me", tool.Once))
+		w.model.Queue(spawns(true, "ask them"))
+		sub.Queue(uses("ask_me"))
+		w.start()
+		w.say("a", "hello")
+		w.say("a", "/stop")
+		w.wantAnswers("a", "What of ask_me?", "Stopped, with one sub-agent.")
+		if i.cancelled != 1 {
+			t.Errorf("the call was cancelled %d times, want once", i.cancelled)
+		}
+		if c := w.d.Counts(); c != (pool.Counts{}) {
+			t.Errorf("in memory are %+v, want nothing", c)
 		}
 		w.wantQuiet()
 	})

@@ -208,11 +208,9 @@ func (st *Stopper) cancelStopped(keys []session.Key, jobs bool, by *bus.InboundM
 	for _, k := range append(st.below(keys, jobs), key) {
 		gone := func(r bus.Received) bool { return k != key || !isKept(r) }
 		delete(st.queued, k)
-		if p, ok := st.suspended[k]; ok && k.Task == "" {
+		if p, ok := st.suspended[k]; ok {
 			p.waiting = slices.DeleteFunc(slices.Clone(p.waiting), gone)
-			st.markDue(k) // so that kept messages get a worker
-		} else {
-			delete(st.suspended, k)
+			st.markDue(k) // to end its call in progress, and so that kept messages get a worker
 		}
 		if w, ok := st.workers[k]; ok {
 			w.waiting = slices.DeleteFunc(w.waiting, gone)
