@@ -3,6 +3,7 @@ package agent
 import (
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -439,6 +440,24 @@ func TestForgetOnAccountThatIsGone(t *testing.T) {
 		}
 		if left := w.traces("zanzibar"); len(left) > 0 {
 			t.Errorf("traces are left in %q", left)
+		}
+	})
+}
+
+// The clock may be ahead when the gateway starts with the machine, and is set back later. That does
+// not delay the rest of an erasure, which waits until the last message is sent.
+func TestForgetWhenClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		var ahead atomic.Int64
+		ahead.Store(int64(8 * time.Hour))
+		w.opts.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		w.start()
+		w.tells(5, "a", "/nothing zanzibar", "/forget me now")
+		ahead.Store(0)
+		w.wantForgotten("zanzibar")
+		if n := w.count("SELECT count(*) FROM chores"); n != 0 {
+			t.Errorf("%d chores are left, want none", n)
 		}
 	})
 }

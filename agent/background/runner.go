@@ -112,7 +112,10 @@ func (r *Runner) Run(ctx context.Context) error {
 		}
 	}()
 	for {
-		now := r.Now()
+		now := r.Now().Round(0) // the wall clock, as in the table
+		if err := r.replan(ctx, &round, now); err != nil {
+			return err
+		}
 		if err := r.start(ctx, &round, now); err != nil {
 			return err
 		}
@@ -149,8 +152,20 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 }
 
+// replan moves the tasks if the clock was set back since the last call. Otherwise they would wait
+// until the clock shows the earlier time again.
+func (r *Runner) replan(ctx context.Context, round *round, now time.Time) error {
+	last := round.last
+	round.last = now
+	if !now.Before(last) {
+		return nil
+	}
+	return commit(ctx, r.DB, func(tx *store.Tx) error { return r.tasks.SetBack(tx, last, now) })
+}
+
 // A round is Run's record of the tasks under way.
 type round struct {
+	last     time.Time // when tasks were last started
 	running  int
 	speaking int                   // how many of them make voice notes
 	busy     map[memory.Scope]bool // scopes whose files they use

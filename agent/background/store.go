@@ -214,6 +214,14 @@ func (Store) Postpone(tx *store.Tx, c *Task, due time.Time) error {
 	return store.Wrap(err, "background: postpone %s", c.Kind)
 }
 
+// SetBack moves the tasks that are not due yet after the clock was set back from a time to another
+// one, so that they wait no longer than before.
+func (Store) SetBack(tx *store.Tx, from, to time.Time) error {
+	_, err := tx.Exec(`UPDATE chores SET due_ms = CASE WHEN due_ms - $2 > $1 THEN due_ms - $2
+		ELSE $1 END WHERE due_ms > $1`, to.UnixMilli(), from.UnixMilli()-to.UnixMilli())
+	return store.Wrap(err, "background: move what is due")
+}
+
 // Drop deletes the tasks of a scope, except tasks that erase data.
 func (Store) Drop(tx *store.Tx, s memory.Scope) error {
 	_, err := tx.Exec("DELETE FROM chores WHERE scope = $1 AND kind <> 'erase'", string(s))
