@@ -63,3 +63,33 @@ func TestChatsOf(t *testing.T) {
 		}
 	}
 }
+
+// After two people were unlinked, a chat of one of them does not belong to the other any more, even
+// before somebody writes there. A message that a turn may work on stays as it is.
+func TestMovePerson(t *testing.T) {
+	f := newInboxFixture(t)
+	at := Address{Account: "test", Chat: "1"}
+	f.tx(func(tx *store.Tx) error {
+		for i, m := range []InboundMessage{
+			{From: at}, {From: at}, {From: Address{Account: "test", Chat: "2"}},
+		} {
+			m.ID, m.Text, m.Person = strconv.Itoa(i), "hello", 3
+			if _, err := f.Put(tx, m, f.now); err != nil {
+				return err
+			}
+		}
+		if _, err := f.Answer(tx, 1); err != nil {
+			return err
+		}
+		return MovePerson(tx, at, 3, 4)
+	})
+	if m, ok, err := FindMessage(f.read(), at, "0"); err != nil || !ok || m.Person != 4 {
+		t.Errorf("the finished message is %+v, %v", m, err)
+	}
+	for person, want := range map[int64]string{3: "[test/1 test/2]", 4: "[test/1]"} {
+		list, err := DirectChats(f.read(), person)
+		if got := fmt.Sprint(list); err != nil || got != want {
+			t.Errorf("the chats of %d are %s, %v; want %s", person, got, err, want)
+		}
+	}
+}

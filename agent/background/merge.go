@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"gateway/agent/schedule"
+	"gateway/bus"
 	"gateway/memory"
 	"gateway/memory/document"
 	"gateway/memory/version"
@@ -66,6 +67,38 @@ func (m *Merger) Move(tx *store.Tx, key session.Key, from, to memory.Scope) erro
 	}
 	work := Work{Kind: Merge, Scope: to, Session: string(from)}
 	return m.tasks.Put(tx, Task{Work: work, State: late}, m.Now())
+}
+
+// Separate gives what somebody does on an account to another person: their direct chats and the
+// jobs that they have set up there. The memory stays with the first person. Without Separate, a job
+// or a heartbeat would bring words of that memory into those chats.
+func Separate(tx *store.Tx, account, sender string, from, to int64) error {
+	chats, err := bus.DirectChats(tx, from)
+	for i := 0; i < len(chats) && err == nil; i++ {
+		var who bus.Sender
+		if who, err = bus.DirectSender(tx, chats[i]); chats[i].Account == account && who.ID == sender {
+			err = separateChat(tx, chats[i], from, to)
+		}
+	}
+	if err == nil {
+		err = schedule.MoveSender(tx, account, sender, from, to)
+	}
+	return store.Wrap(err, "background: separate %s on %s from person %d", sender, account, from)
+}
+
+func separateChat(tx *store.Tx, a bus.Address, from, to int64) error {
+	keys, err := session.OfChat(tx, a)
+	for i := 0; i < len(keys) && err == nil; i++ {
+		var s session.Summary
+		s, err = session.ReadSummary(tx, keys[i])
+		if err == nil && s.Scope == memory.OfPerson(from) {
+			err = session.SetScope(tx, keys[i], memory.OfPerson(to))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return bus.MovePerson(tx, a, from, to)
 }
 
 // A merging is the state of a merge. Turns are the turns that were using the old scope when it was

@@ -314,6 +314,42 @@ func TestScopes(t *testing.T) {
 	w.look(0)
 }
 
+// When somebody is unlinked from person 1 and becomes person 3, their jobs follow them. Those in
+// groups keep the memory of the group. A heartbeat is about the memory of person 1.
+func TestUnlinkedJobs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := func(name, sender string) *Job {
+		j := job(name, w.every("1h"))
+		j.Sender.ID = sender
+		return j
+	}
+	group, elsewhere := by("in a group", "bob"), by("elsewhere", "bob")
+	group.Group, group.Scope, elsewhere.To.Account = true, "chat-test+g", "other"
+	others := []*Job{w.add(by("of the other one", "ann")), w.add(elsewhere)}
+	theirs := []*Job{w.add(by("theirs", "bob")), w.add(group)}
+	w.tx(func(tx *store.Tx) error {
+		return w.s.SetHeartbeat(tx, HeartbeatTarget{Scope: memory.OfPerson(1), To: theirs[0].To,
+			Sender: theirs[0].Sender, Person: 1}, time.Hour, w.now)
+	})
+	w.tx(func(tx *store.Tx) error { return MoveSender(tx, theirs[0].To.Account, "bob", 1, 3) })
+	for _, j := range others {
+		if got := w.get(j); got.Person != 1 || got.Scope != memory.OfPerson(1) {
+			t.Errorf("%s is now %+v", j.Name, got)
+		}
+	}
+	for i, want := range []memory.Scope{memory.OfPerson(3), "chat-test+g"} {
+		if got := w.get(theirs[i]); got.Person != 3 || got.Scope != want {
+			t.Errorf("%s is now %+v, want the scope %s", got.Name, got, want)
+		}
+	}
+	var n int
+	w.must(w.read().QueryRow("SELECT count(*) FROM jobs WHERE kind = 'heartbeat'").Scan(&n))
+	if n != 0 {
+		t.Errorf("%d heartbeats are left, want none", n)
+	}
+}
+
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -74,6 +74,29 @@ func (s Store) MoveScope(tx *store.Tx, from, to memory.Scope) error {
 	return store.Wrap(err, "schedule: move %s", from)
 }
 
+// MoveSender gives the jobs of a person that somebody has set up on an account to another person.
+// Jobs of direct chats get that person's memory. A heartbeat is deleted, because it is about the
+// memory of the first person, who gets another one elsewhere.
+func MoveSender(tx *store.Tx, account, sender string, from, to int64) error {
+	list, err := jobs(tx, "SELECT "+jobColumns+
+		" FROM jobs j WHERE j.person = $1 AND j.account = $2 ORDER BY j.id", from, account)
+	for i := 0; i < len(list) && err == nil; i++ {
+		j := &list[i]
+		if !j.Group {
+			j.Scope = memory.OfPerson(to)
+		}
+		switch {
+		case j.Sender.ID != sender:
+		case j.Kind == Heartbeat && !j.Group:
+			err = eraseJobs(tx, "SELECT id FROM jobs WHERE id = $1", j.ID)
+		default:
+			_, err = tx.Exec("UPDATE jobs SET person = $2, scope = $3 WHERE id = $1", j.ID, to,
+				string(j.Scope))
+		}
+	}
+	return store.Wrap(err, "schedule: move the jobs of %s on %s", sender, account)
+}
+
 // EraseScope deletes all jobs of a scope with their runs, and its time zone.
 func EraseScope(tx *store.Tx, of memory.Scope) error {
 	if err := eraseJobs(tx, "SELECT id FROM jobs WHERE scope = $1", string(of)); err != nil {

@@ -37,7 +37,7 @@ func TestFormerIDs(t *testing.T) {
 		}
 		want(1, 2, 3)
 		err := d.do(func(tx *store.Tx) (err error) {
-			unlinked, err = people.Unlink(tx, "tg", "cid", time.Now())
+			unlinked, _, err = people.Unlink(tx, "tg", "cid", time.Now())
 			return err
 		})
 		if err != nil {
@@ -91,7 +91,7 @@ func TestLinkKeepsOrder(t *testing.T) {
 				change(func(tx *store.Tx) error { return people.Link(tx, 1, 2) })
 				says("2", 2)
 				change(func(tx *store.Tx) error {
-					_, err := people.Unlink(tx, "tg", "bob", time.Now())
+					_, _, err := people.Unlink(tx, "tg", "bob", time.Now())
 					return err
 				})
 				says("3", 3)

@@ -142,35 +142,32 @@ func linkedFrom(former string, person int64) int64 {
 	return last
 }
 
-// Unlink separates an identity from the person to whom it was linked. It gets a new person with the
-// role user, and a former number only if nobody else has that. It reports [ErrNoPerson] and
-// [ErrNotLinked].
-func (p People) Unlink(tx *store.Tx, account, sender string, now time.Time) (Person, error) {
-	person := Person{Role: bus.User, Account: account, Sender: sender}
+// Unlink separates an identity from the person to whom it was linked, and returns the number of
+// that person. It gets a new person with the role user, and a former number only if nobody else has
+// that. It reports [ErrNoPerson] and [ErrNotLinked].
+func (p People) Unlink(
+	tx *store.Tx, account, sender string, now time.Time,
+) (person Person, before int64, err error) {
+	person = Person{Role: bus.User, Account: account, Sender: sender}
 	var others int
-	err := tx.QueryRow(`SELECT p.name, (SELECT count(*) FROM identities WHERE person = p.id) - 1
+	err = tx.QueryRow(`SELECT p.id, p.name, (SELECT count(*) FROM identities WHERE person = p.id) - 1
 		FROM identities i JOIN people p ON p.id = i.person WHERE i.account = $1 AND i.sender = $2`,
-		account, sender).Scan(&person.Name, &others)
+		account, sender).Scan(&before, &person.Name, &others)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		err = ErrNoPerson
 	case err == nil && others == 0:
 		err = ErrNotLinked
 	case err == nil:
-		err = p.split(tx, &person, now)
+		err = p.split(tx, &person, before, now)
 	}
-	return person, store.Wrap(err, "gate: unlink %s on %s", sender, account)
+	return person, before, store.Wrap(err, "gate: unlink %s on %s", sender, account)
 }
 
-// split gives the identity of p a new person, and removes its former numbers that others have, too.
-// The last one is then the number of the new person: see linkedFrom.
-func (p People) split(tx *store.Tx, person *Person, now time.Time) error {
-	var before int64
-	err := tx.QueryRow("SELECT person FROM identities WHERE account = $1 AND sender = $2",
-		person.Account, person.Sender).Scan(&before)
-	if err != nil {
-		return err
-	}
+// split gives the identity of p, which belongs to the person before, a new person. It removes the
+// former numbers of the identity that others have, too. The last one is then the number of the new
+// person: see linkedFrom.
+func (p People) split(tx *store.Tx, person *Person, before int64, now time.Time) error {
 	if err := p.add(tx, person, "", now); err != nil {
 		return err
 	}

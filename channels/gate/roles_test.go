@@ -285,7 +285,7 @@ func TestUnlink(t *testing.T) {
 		var bob gate.Person
 		unlink := func(who string) error {
 			return d.do(func(tx *store.Tx) (err error) {
-				bob, err = people.Unlink(tx, "tg", who, time.Now())
+				bob, _, err = people.Unlink(tx, "tg", who, time.Now())
 				return err
 			})
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"gateway/agent/audit"
+	"gateway/agent/background"
 	"gateway/agent/command"
 	"gateway/agent/policy"
 	"gateway/bus"
@@ -157,7 +158,10 @@ func link(tx *store.Tx, _ data, args []string) (string, error) {
 }
 
 func unlink(tx *store.Tx, _ data, args []string) (string, error) {
-	p, err := gate.People{}.Unlink(tx, args[0], args[1], time.Now())
+	p, before, err := gate.People{}.Unlink(tx, args[0], args[1], time.Now())
+	if err == nil {
+		err = background.Separate(tx, args[0], args[1], before, p.ID)
+	}
 	if err == nil {
 		err = addAudit(tx, p.ID, "unlinked", args[0]+"/"+args[1])
 	}
