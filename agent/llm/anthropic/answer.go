@@ -1,7 +1,6 @@
 package anthropic
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -111,8 +110,8 @@ func (a *answer) count(u usage) {
 	a.usage.Output = max(a.usage.Output, u.Output)
 }
 
-// response returns the complete answer.
-func (a *answer) response(m *Model) *llm.Response {
+// response returns the complete answer to req.
+func (a *answer) response(req llm.Request, m *Model) *llm.Response {
 	msg := llm.Message{Role: llm.Assistant}
 	var all, thoughts []block
 	mixed := false // a thought follows something else
@@ -134,12 +133,18 @@ func (a *answer) response(m *Model) *llm.Response {
 			if strings.TrimSpace(text) == "" {
 				text = "{}"
 			}
-			id := cmp.Or(p.id, wire.NewID())
-			msg.ToolCalls = append(msg.ToolCalls, llm.ToolCall{ID: id, Name: p.name, Arguments: text})
-			all = append(all, block{Type: p.kind, ID: id})
+			msg.ToolCalls = append(msg.ToolCalls, llm.ToolCall{ID: p.id, Name: p.name, Arguments: text})
+			all = append(all, block{Type: p.kind})
 		}
 	}
 	msg.Reasoning = strings.TrimSpace(msg.Reasoning)
+	wire.SetIDs(msg.ToolCalls, req.Messages)
+	calls := msg.ToolCalls
+	for i := range all {
+		if all[i].Type == "tool_use" {
+			all[i].ID, calls = calls[0].ID, calls[1:]
+		}
+	}
 	if len(thoughts) > 0 {
 		if mixed { // the message itself does not have the order
 			thoughts = all

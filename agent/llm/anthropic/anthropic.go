@@ -122,7 +122,7 @@ func (m *Model) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event
 		case err != nil:
 			yield(llm.Event{}, m.FailedRequest(ctx, callCtx, err, req))
 		default:
-			r := a.response(m)
+			r := a.response(req, m)
 			m.log.DebugContext(ctx, "model answered", "model", m.Name(), "took", time.Since(start),
 				"in", r.Usage.Input, "out", r.Usage.Output, "cached", r.Usage.Cached)
 			yield(llm.Event{Response: r}, nil)

@@ -120,3 +120,31 @@ data: {"type":"message_stop"}
 		t.Errorf("got %q, %v", text, err)
 	}
 }
+
+// Servers with Anthropic's interface may repeat ids. A repeated one would give a call the result of
+// another one, so it is replaced.
+func TestRepeatedIDs(t *testing.T) {
+	m := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for _, id := range []string{"call_0", "call_1", "call_1", ""} {
+			fmt.Fprintf(w, `data: {"type":"content_block_start",`+
+				`"content_block":{"type":"tool_use","id":%q,"name":"look"}}`+"\n", id)
+		}
+		_, _ = io.WriteString(w, `data: {"type":"message_stop"}`+"\n")
+	})
+	req := ask("hello")
+	req.Messages = append(req.Messages,
+		llm.Message{Role: llm.Assistant, ToolCalls: []llm.ToolCall{{ID: "call_0", Name: "look"}}},
+		llm.Message{Role: llm.ToolRole, ToolCallID: "call_0", Text: "seen"})
+	_, r, err := collect(t.Context(), m, req)
+	if err != nil || len(r.Message.ToolCalls) != 4 {
+		t.Fatalf("got %+v, %v", r, err)
+	}
+	used := map[string]bool{"": true, "call_0": true}
+	for i, c := range r.Message.ToolCalls {
+		if used[c.ID] || i == 1 && c.ID != "call_1" {
+			t.Errorf("call %d has the id %q", i, c.ID)
+		}
+		used[c.ID] = true
+	}
+}

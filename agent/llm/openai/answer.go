@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"gateway/agent/llm"
+	"gateway/agent/llm/wire"
 )
 
 // An answer collects the chunks of a stream.
@@ -93,10 +94,8 @@ func (a *answer) complete(done bool) bool {
 // response returns the complete answer to req. It marks fields that only the provider understands
 // with origin.
 func (a *answer) response(req llm.Request, model, origin string) *llm.Response {
-	var calls []llm.ToolCall
-	if len(a.calls) > 0 {
-		calls = a.calls.calls(callIDs(req.Messages))
-	}
+	calls := a.calls.calls()
+	wire.SetIDs(calls, req.Messages)
 	return &llm.Response{
 		Message: llm.Message{
 			Role:      llm.Assistant,

@@ -68,31 +68,15 @@ func (c *partCall) endedBy(d callDelta) bool {
 	return strings.HasPrefix(string(d.Arguments), "{") && json.Valid([]byte(c.arguments.String()))
 }
 
-// calls returns the collected calls. Their ids are unique and not in taken; calls adds them to
-// used.
-func (l callList) calls(used map[string]bool) []llm.ToolCall {
+// calls returns the collected calls.
+func (l callList) calls() []llm.ToolCall {
 	var calls []llm.ToolCall
 	for _, c := range l {
-		for c.id == "" || used[c.id] {
-			c.id = wire.NewID()
-		}
-		used[c.id] = true
 		calls = append(calls, llm.ToolCall{
 			ID: c.id, Name: c.name, Arguments: c.arguments.String(), Extra: c.extra.merged(),
 		})
 	}
 	return calls
-}
-
-// callIDs returns the ids of all tool calls in a conversation.
-func callIDs(messages []llm.Message) map[string]bool {
-	ids := make(map[string]bool)
-	for _, m := range messages {
-		for _, c := range m.ToolCalls {
-			ids[c.ID] = true
-		}
-	}
-	return ids
 }
 
 // sentCall returns c in the form for a request. It corrects names, ids and arguments that providers

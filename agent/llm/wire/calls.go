@@ -6,6 +6,8 @@ import (
 	"encoding/base32"
 	"encoding/json"
 	"strings"
+
+	"gateway/agent/llm"
 )
 
 // idLen is the length in characters of ids from [NewID]. Mistral accepts only this length, and all
@@ -14,6 +16,26 @@ const idLen = 9
 
 // NewID returns a new id for a tool call.
 func NewID() string { return rand.Text()[:idLen] }
+
+// SetIDs gives a new id to each call that has none, or the id of another call in the conversation.
+// Results refer to calls by their ids, and some providers number the calls of each answer anew.
+func SetIDs(calls []llm.ToolCall, conversation []llm.Message) {
+	if len(calls) == 0 {
+		return
+	}
+	used := map[string]bool{"": true}
+	for _, m := range conversation {
+		for _, c := range m.ToolCalls {
+			used[c.ID] = true
+		}
+	}
+	for i := range calls {
+		for used[calls[i].ID] {
+			calls[i].ID = NewID()
+		}
+		used[calls[i].ID] = true
+	}
+}
 
 // Limits of providers for the calls of a conversation, in characters. If one call exceeds them, the
 // provider refuses the request, and every later request of the conversation.
