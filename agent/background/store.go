@@ -236,11 +236,17 @@ func (Store) Merging(q store.Queryer, s memory.Scope) ([]memory.Scope, error) {
 }
 
 // Move moves the tasks of a scope to another one, which may already have a task for the same Work.
-// Tasks that erase data stay, because they are about the old data.
+// Then only a task for which somebody waits moves, under a Ref of its own, because a task has one
+// answer. Tasks that erase data stay, because they are about the old data.
 func (Store) Move(tx *store.Tx, from, to memory.Scope) error {
-	_, err := tx.Exec(`DELETE FROM chores WHERE scope = $1 AND EXISTS (SELECT 1 FROM chores o
-		WHERE o.scope = $2 AND o.kind = chores.kind AND o.session = chores.session
-			AND o.ref = chores.ref) AND kind <> 'erase'`, string(from), string(to))
+	const doubled = `EXISTS (SELECT 1 FROM chores o WHERE o.scope = $2 AND o.kind = chores.kind
+		AND o.session = chores.session AND o.ref = chores.ref)`
+	_, err := tx.Exec("DELETE FROM chores WHERE scope = $1 AND kind <> 'erase' AND tell = '' AND "+
+		doubled, string(from), string(to))
+	if err == nil {
+		_, err = tx.Exec("UPDATE chores SET ref = id WHERE scope = $1 AND kind <> 'erase' AND "+doubled,
+			string(from), string(to))
+	}
 	if err == nil {
 		// The state of a task about a whole scope is valid for that scope only.
 		_, err = tx.Exec(`UPDATE chores SET scope = $2,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -153,6 +154,34 @@ func TestMove(t *testing.T) {
 	l.put(background.Task{Work: dream}, 0)
 	l.tx(func(tx *store.Tx) error { return l.Drop(tx, "person-1") })
 	l.due(0, 0)
+}
+
+// Somebody who waits for a task gets its answer, although the other scope has such a task, for
+// which somebody may wait, too.
+func TestMoveOfAwaited(t *testing.T) {
+	for _, both := range []bool{false, true} {
+		l := newList(t)
+		first, second := &bus.OutboundMessage{ReplyTo: "1"}, &bus.OutboundMessage{ReplyTo: "2"}
+		awaited := background.Work{Kind: background.Dream, Scope: "chat-test+a"}
+		l.put(background.Task{Work: awaited, Notice: first}, 0)
+		other, want := background.Task{Work: dream}, []string{"1"}
+		if both {
+			other.Notice, want = second, []string{"1", "2"}
+		}
+		l.put(other, time.Hour)
+		l.tx(func(tx *store.Tx) error { return l.Move(tx, "chat-test+a", "person-1") })
+		var told []string
+		for range 2 {
+			c := l.due(time.Hour, 1)[0]
+			if c.Notice != nil {
+				told = append(told, c.Notice.ReplyTo)
+			}
+			l.tx(func(tx *store.Tx) error { return l.Done(tx, &c, l.now) })
+		}
+		if !slices.Equal(told, want) {
+			t.Errorf("the answers %q are awaited, want %q", told, want)
+		}
+	}
 }
 
 // If a scope is moved while its task runs, the task starts anew in the other scope. The run in
