@@ -2,15 +2,18 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"gateway/agent/command"
+	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/pool"
 	"gateway/agent/schedule"
 	"gateway/agent/tool"
+	"gateway/agent/tools/ask"
 	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/memory"
@@ -239,5 +242,31 @@ func TestAskedMeanwhile(t *testing.T) {
 		if len(unasked) != 2 || !unasked[0] || unasked[1] {
 			t.Errorf("the calls were unasked: %v, want the first one only", unasked)
 		}
+	})
+}
+
+// If a job fails after somebody has answered its question, they are told so at once, because their
+// message gets no other answer. Then the job is done again.
+func TestFailingJobThatAsked(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.jobs(schedule.Options{})
+		w.tools(ask.New())
+		w.model.Queue(asksFor("Which?"), llmtest.Step{Err: &llm.Error{Kind: llm.Overloaded}},
+			llmtest.Say("Drink tea!"))
+		w.start()
+		j := w.job("a", schedule.Reminder, "drink")
+		w.add(j)
+		answer := w.message("a", "tea")
+		w.put(answer)
+		w.sleep(2 * time.Minute)
+		failed := turn.ErrorText(&llm.Error{Kind: llm.Overloaded})
+		want := []string{"Which? []",
+			failed + "\n\nI will do the job “look” again by myself. [" + answer.ID + "]", "Drink tea! []"}
+		if got := w.answered("a"); !slices.Equal(got, want) {
+			t.Errorf("the chat was told %q, want %q", got, want)
+		}
+		w.wantRuns(j, "done 2")
+		w.wantQuiet()
 	})
 }

@@ -118,7 +118,8 @@ func (t *turn) endRun(tx *store.Tx, s session.State, said schedule.Answer) error
 }
 
 // deliverFailure tells people that the turn has failed. The failure of a run is reported only when
-// the run is given up, to the people of the job and to the owners.
+// the run is given up, to the people of the job and to the owners. Somebody who has answered a
+// question of the run learns of it at once.
 func (t *turn) deliverFailure(tx *store.Tx, out bus.OutboundMessage) error {
 	origin := t.trigger.Origin
 	if origin.Kind == bus.Hook {
@@ -137,8 +138,15 @@ func (t *turn) deliverFailure(tx *store.Tx, out bus.OutboundMessage) error {
 	}
 	now, reason := t.env.Now(), out.Text
 	dead, err := schedule.FailRun(tx, origin.Run, reason, now)
-	if err != nil || !dead || origin.Kind == bus.Heartbeat {
+	if err != nil || (!dead || origin.Kind == bus.Heartbeat) && len(out.Answers) == 0 {
 		return err
+	}
+	switch {
+	case !dead:
+		out.Text += fmt.Sprintf("\n\nI will do the job “%s” again by myself.", job.Name)
+		return t.env.Outbox.Put(tx, out, now)
+	case origin.Kind == bus.Heartbeat:
+		return t.env.Outbox.Put(tx, out, now)
 	}
 	out.Text = givenUpText(&job, reason)
 	if err := t.env.Outbox.Put(tx, out, now); err != nil {
