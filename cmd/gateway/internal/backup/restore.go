@@ -70,6 +70,39 @@ func Restore(ctx context.Context, r io.Reader, o RestoreOptions) (*Restored, err
 	return done, nil
 }
 
+// maxSingle limits the size of a file that [ReadFile] returns.
+const maxSingle = 16 << 20
+
+// ReadFile returns the content of one file of the archive that r reads, or nil if the archive does
+// not have it. It checks the sum of that file only. The error can be [ErrForeign], [ErrNewer] or
+// [store.ErrNewer].
+func ReadFile(
+	ctx context.Context, r io.Reader, name string, migrations []store.Migration,
+) ([]byte, error) {
+	u := &unpacker{opts: RestoreOptions{Migrations: migrations}}
+	_, in, err := u.begin(ctx, r)
+	if err != nil {
+		return nil, fmt.Errorf("backup: read %s: %w", name, err)
+	}
+	for _, e := range u.manifest.Entries {
+		h, err := in.Next()
+		if err != nil {
+			err = ended(ctx, err, "it ends before %s", e.Name)
+			return nil, fmt.Errorf("backup: read %s: %w", name, err)
+		}
+		if h.Name != name || e.Name != name {
+			continue
+		}
+		content, err := io.ReadAll(io.LimitReader(in, maxSingle))
+		if sum := sha256.Sum256(content); err != nil || hex.EncodeToString(sum[:]) != e.SHA256 {
+			err = ended(ctx, err, "%s is damaged", name)
+			return nil, fmt.Errorf("backup: read %s: %w", name, err)
+		}
+		return content, nil
+	}
+	return nil, nil
+}
+
 // adopt calls Adopt for each unpacked database.
 func (u *unpacker) adopt(ctx context.Context) error {
 	if u.opts.Adopt == nil {
@@ -249,14 +282,20 @@ type unpacker struct {
 	parts    []*part          // in the order of the archive
 }
 
-// unpack reads the whole archive. It reads no more data than the manifest lists.
-func (u *unpacker) unpack(ctx context.Context, r io.Reader) error {
+// begin reads the manifest of the archive.
+func (u *unpacker) begin(ctx context.Context, r io.Reader) (*gzip.Reader, *tar.Reader, error) {
 	zip, err := gzip.NewReader(contextReader{ctx, r})
 	if err != nil {
-		return ended(ctx, err, "it is not compressed")
+		return nil, nil, ended(ctx, err, "it is not compressed")
 	}
 	in := tar.NewReader(zip)
-	if err := u.readManifest(ctx, in); err != nil {
+	return zip, in, u.readManifest(ctx, in)
+}
+
+// unpack reads the whole archive. It reads no more data than the manifest lists.
+func (u *unpacker) unpack(ctx context.Context, r io.Reader) error {
+	zip, in, err := u.begin(ctx, r)
+	if err != nil {
 		return err
 	}
 	for _, e := range u.manifest.Entries {

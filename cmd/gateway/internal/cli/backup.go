@@ -281,34 +281,33 @@ func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, with bac
 		return app.NewUsageError(fmt.Errorf("the backup can't be read: %w", err))
 	}
 	defer f.Close()
-	// This comes before the folders are made, which would belong to the wrong user.
-	if err := checkOwner(cfg); err != nil {
-		return err
-	}
-	for _, dir := range []string{cfg.Gateway.Home, filepath.Dir(cfg.Store.Path())} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return app.NewHomeError(dir, err)
+	place := filepath.Join(cfg.Gateway.Home, configPart)
+	next := cfg // the settings of the next start
+	if with.config && place == cfg.File {
+		if next, err = configIn(cmd.Context(), f, cfg); err != nil {
+			return restoreTrouble(file, err)
 		}
 	}
-	unlock, err := store.Lock(cfg.Store.Path() + ".lock")
+	unlock, err := lockData(cfg, next)
 	if err != nil {
-		return app.NewHomeError(cfg.Gateway.Home, err)
+		return err
 	}
 	done, err := backup.Restore(cmd.Context(), bufio.NewReader(f), backup.RestoreOptions{
 		Migrations: app.Migrations(), Force: with.force, Now: time.Now(), Home: cfg.Gateway.Home,
 		Place: func(name string) (backup.Part, bool) {
-			// The paths are those of this configuration. The backup may come from a home with
-			// others.
-			p, ok := partOf(cfg, name)
-			if name == configPart && !with.config {
-				p.Path += unusedSuffix
+			// The paths are those of the next start. The backup may come from a home with others.
+			p, ok := partOf(next, name)
+			if name == configPart {
+				if p.Path = place; !with.config {
+					p.Path += unusedSuffix
+				}
 			}
 			return p, ok
 		},
 		Adopt: adoptPart,
 		Replaced: func(m *backup.Manifest) []string {
 			if keepsSharedInWorkspace(m) {
-				return []string{app.SharedFolder(cfg)}
+				return []string{app.SharedFolder(next)}
 			}
 			return nil
 		},
@@ -320,19 +319,99 @@ func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, with bac
 		cmd.Printf("The earlier data is in %s; delete it once everything works.\n", dir)
 	}
 	m := done.Manifest
-	place := filepath.Join(cfg.Gateway.Home, configPart)
 	switch {
 	case hasConfig(m) && !with.config:
 		cmd.Printf("The configuration of the backup is in %s and is not used: check it, and "+
 			"rename it to %s to use it.\n", place+unusedSuffix, configPart)
+		if used, err := config.LoadLenient(place+unusedSuffix, os.Environ()); err == nil {
+			cmd.Print(otherPlaces(cfg, used, "It expects %s in %s, but this restore has put it into %s: "+
+				"change that line, or move the data.\n"))
+		}
 	case hasConfig(m) && place != cfg.File:
 		cmd.Printf("The configuration is now in %s, and this gateway reads %s.\n", place, cfg.File)
 	}
+	cmd.Print(otherPlaces(cfg, next, "As the configuration says, %s is in %s, not in %s.\n"))
 	cmd.Printf("Restored %d files as of %s, made by gateway %s.\n", len(m.Entries),
 		m.Created.Local().Format(time.DateTime), display.OneLine(m.Version))
 	cmd.Println("Now start the gateway here. If the one that made the backup still runs elsewhere, " +
 		"stop it first: two can't use the same accounts.")
 	return nil
+}
+
+// configIn returns the settings of a gateway that starts with the configuration in the backup f, in
+// this environment, or cfg if the backup has none. It reads f and goes back to its beginning.
+func configIn(ctx context.Context, f *os.File, cfg *config.Config) (*config.Config, error) {
+	text, err := backup.ReadFile(ctx, bufio.NewReader(f), configPart, app.Migrations())
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil || text == nil {
+		return cfg, err
+	}
+	dir, err := os.MkdirTemp("", "gateway-restore-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, configPart)
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		return nil, err
+	}
+	next, err := config.LoadLenient(path, os.Environ())
+	if err != nil {
+		return nil, app.NewUsageError(fmt.Errorf("nothing was changed: the configuration of the backup "+
+			"does not say where the data belongs: %w", err))
+	}
+	return next, nil
+}
+
+// lockData makes the folders of the database and the home by two configurations, and locks the
+// databases, so that no gateway can start with either.
+func lockData(cfg, next *config.Config) (unlock func() error, err error) {
+	var unlocks []func() error
+	unlock = func() error {
+		var errs []error
+		for _, f := range unlocks {
+			errs = append(errs, f())
+		}
+		return errors.Join(errs...)
+	}
+	for _, c := range []*config.Config{cfg, next} {
+		if len(unlocks) > 0 && c.Store.Path() == cfg.Store.Path() {
+			continue
+		}
+		// This comes before the folders are made, which would belong to the wrong user.
+		if err := checkOwner(c); err != nil {
+			return nil, errors.Join(err, unlock())
+		}
+		for _, dir := range []string{c.Gateway.Home, filepath.Dir(c.Store.Path())} {
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				return nil, errors.Join(app.NewHomeError(dir, err), unlock())
+			}
+		}
+		f, err := store.Lock(c.Store.Path() + ".lock")
+		if err != nil {
+			return nil, errors.Join(app.NewHomeError(c.Gateway.Home, err), unlock())
+		}
+		unlocks = append(unlocks, f)
+	}
+	return unlock, nil
+}
+
+// otherPlaces returns a line for each kind of data that next has at another place than cfg. format
+// gets what it is and the two paths.
+func otherPlaces(cfg, next *config.Config, format string) string {
+	var b strings.Builder
+	for _, p := range [][3]string{
+		{"the home", next.Gateway.Home, cfg.Gateway.Home},
+		{"the database", next.Store.Path(), cfg.Store.Path()},
+		{"the workspace", next.Gateway.Workspace, cfg.Gateway.Workspace},
+	} {
+		if p[1] != p[2] {
+			fmt.Fprintf(&b, format, p[0], p[1], p[2])
+		}
+	}
+	return b.String()
 }
 
 // keepsSharedInWorkspace reports whether a backup is from a version that kept the shared documents
