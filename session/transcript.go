@@ -34,7 +34,16 @@ type Transcript struct {
 
 // ReadTranscript returns the newest messages that the prompt of a session holds, up to size bytes.
 func ReadTranscript(q store.Queryer, key Key, size int) (*Transcript, error) {
-	t, err := read(q, key, 0, size, "s.start", " DESC")
+	return readNewest(q, key, size, "s.start")
+}
+
+// ReadStored is like [ReadTranscript], also for messages that the prompt no longer holds.
+func ReadStored(q store.Queryer, key Key, size int) (*Transcript, error) {
+	return readNewest(q, key, size, "0")
+}
+
+func readNewest(q store.Queryer, key Key, size int, after string) (*Transcript, error) {
+	t, err := read(q, key, 0, size, after, " DESC")
 	if err == nil {
 		slices.Reverse(t.Entries)
 	}

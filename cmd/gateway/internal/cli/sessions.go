@@ -56,23 +56,25 @@ func sessionsListCommand(load app.Loader) *cobra.Command {
 // maxShown is the maximum size of a shown transcript in bytes.
 const maxShown = 16 << 20
 
-// sessionsShowCommand returns the command that prints a transcript with its tool calls and results.
-// A session without messages counts as unknown.
+// sessionsShowCommand returns the command that prints a transcript with its tool calls and results,
+// also the part that is no longer in the prompt.
 func sessionsShowCommand(load app.Loader) *cobra.Command {
 	return dataCommand(load, "show SESSION",
 		"Print the transcript of a conversation", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, d data, args []string) error {
-			// Without a key there is no entry, so the result false needs no check of its own.
-			key, _, err := session.Named(d.q, args[0])
+			key, known, err := session.Named(d.q, args[0])
 			if err != nil {
 				return err
 			}
-			t, err := session.ReadTranscript(d.q, key, maxShown)
+			if !known {
+				return noConversation(args[0])
+			}
+			t, err := session.ReadStored(d.q, key, maxShown)
 			if err != nil {
 				return err
 			}
 			if len(t.Entries) == 0 {
-				return noConversation(args[0])
+				cmd.Println("This conversation has no messages.")
 			}
 			for _, e := range t.Entries {
 				printEntry(cmd, e)
