@@ -103,10 +103,10 @@ func byAccount[V any](cfg *config.Config, get func(config.Channel) V) map[string
 	return m
 }
 
-// modelFor returns the model with a name. It returns nil for "" and for the default model. With nil
-// the turn uses the model of its conversation.
+// modelFor returns the model with a name, or nil for "". With nil the turn uses the model of its
+// conversation, which may be another one than the default model.
 func (g *Gateway) modelFor(cfg *config.Config, name string) *turn.Choice {
-	if name == "" || name == cfg.Agent.Model {
+	if name == "" {
 		return nil
 	}
 	c := g.choice(cfg, name)
