@@ -210,11 +210,19 @@ var (
 	ofDays    = lazily(`(?i)(?:weeks?|w|days?|d)\s*$`)
 	clockNext = lazily(`(?i)^(?:at\s+)?` + timePattern + `(?:\s|$)`)
 	timeNext  = lazily(`(?i)^and\s+(?:at\s+)?(?:` + timePattern + `|` + weekdays + `)(?:\s|$)`)
+	clockOnly = lazily(`(?i)^(?:at\s+)?` + timePattern + `$`)
+	dayNext   = lazily(`(?i)^(?:(?:on\s+)?(?:` + dayPattern + `|` + datePattern + `)|every\s+(?:` +
+		spanPattern + `|day|weekday|` + unitPattern + `|` + weekdays + `))(?:[\s,]|$)`)
 )
 
-// checkRest returns an error if rest, the words after a time, begins with a second time. Otherwise
-// the reminder would come at another time than the person means.
+// checkRest returns an error if rest, the words after a time, begins with a second time or with the
+// day of the time. Otherwise the reminder would come at another time than the person means.
 func checkRest(when, rest string) error {
+	when = strings.TrimSpace(when)
+	if day := dayNext().FindString(rest); day != "" && clockOnly().MatchString(when) {
+		return fmt.Errorf("%q comes before %q: write the day first, such as \"tomorrow 9:00\" or "+
+			"\"every monday at 8:00\"", when, strings.Trim(day, " ,"))
+	}
 	second := timeNext().FindString(rest)
 	if second == "" && ofDays().MatchString(when) {
 		second = clockNext().FindString(rest)
@@ -223,7 +231,7 @@ func checkRest(when, rest string) error {
 		return nil
 	}
 	return fmt.Errorf("%q and %q are two times: want one, such as \"every day at 8:00\" or "+
-		"\"2027-01-31 18:30\"", clip(strings.TrimSpace(when), 60), strings.TrimSpace(second))
+		"\"2027-01-31 18:30\"", clip(when, 60), strings.TrimSpace(second))
 }
 
 // ParseReminder splits the request of a person into its time and the text of the reminder. Examples

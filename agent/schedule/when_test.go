@@ -340,6 +340,10 @@ func TestParseReminder(t *testing.T) {
 		"in 20m at 15:00 the train leaves":       "once, 2026-11-21 14:50 CET; at 15:00 the train leaves",
 		"every 2 days that at 8:00 it rains":     "every 2d; at 8:00 it rains",
 		"every monday at 8:00 and so on":         "at 0 8 * * 1 (Europe/Berlin); and so on",
+		"20:00 that tomorrow is a feast":         "once, 2026-11-21 20:00 CET; tomorrow is a feast",
+		"tomorrow 9:00 every seat is taken":      "once, 2026-11-22 09:00 CET; every seat is taken",
+		"at 18:00 Mondays are no fun":            "once, 2026-11-21 18:00 CET; Mondays are no fun",
+		"at 18:00 every month has an end":        "once, 2026-11-21 18:00 CET; every month has an end",
 	} {
 		w, rest, err := ParseReminder(text, now, berlin, time.Minute)
 		if got := w.String() + "; " + rest; err != nil || got != want {
@@ -349,7 +353,9 @@ func TestParseReminder(t *testing.T) {
 	for _, text := range []string{"", "call mum in 20m", "in 20 mum", "every", "every 5s x",
 		"every day at 25:00 x", "at noon x", "9 x", "today 9:00 x", "in 2 days at 8:00 x",
 		"every 2 days at 8:00 x", "every week at 9am x", "in 1w 8:00 x",
-		"every monday at 8:00 and friday x", "every day at 8:00 and 20:00 x"} {
+		"every monday at 8:00 and friday x", "every day at 8:00 and 20:00 x",
+		"at 9:00 on monday to call mum", "9am tomorrow x", "18:00 2027-01-31 x",
+		"8:00 every day to drink", "at 8:00 every monday, x", "20:00 every 2 days x"} {
 		if w, rest, err := ParseReminder(text, now, berlin, time.Minute); err == nil {
 			t.Errorf("ParseWish(%q) = %v, %q; want an error", text, w, rest)
 		}
