@@ -36,6 +36,9 @@ func (c conversations) Status(
 	return c.d.Status(ctx, key, m)
 }
 
+// TakesFiles implements [command.Sessions].
+func (c conversations) TakesFiles(to bus.Address) bool { return c.d.Accounts.TakesFiles(to) }
+
 // Status describes a conversation and the gateway for /status, for the sender of m.
 func (d *Dispatcher) Status(
 	ctx context.Context, key session.Key, m bus.InboundMessage,

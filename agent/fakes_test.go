@@ -154,6 +154,8 @@ func (a accounts) Served(account string) bool {
 	return a.outside.served == nil || a.outside.served(account)
 }
 
+func (a accounts) TakesFiles(bus.Address) bool { return true }
+
 func (a accounts) ExternalStore(account string) background.ExternalStore {
 	if a.outside.keeper == nil {
 		return nil

@@ -89,6 +89,9 @@ type Accounts interface {
 	// Served reports whether an account is configured, so that messages to it can be sent.
 	Served(account string) bool
 
+	// TakesFiles reports whether files can be sent to a conversation.
+	TakesFiles(to bus.Address) bool
+
 	// ExternalStore returns the store of an account's own data about people, or nil if it has none.
 	ExternalStore(account string) background.ExternalStore
 
@@ -197,6 +200,7 @@ func (noPeople) OwnerChats(store.Queryer) ([]bus.Address, error) { return nil, n
 type allAccounts struct{}
 
 func (allAccounts) Served(string) bool                            { return true }
+func (allAccounts) TakesFiles(bus.Address) bool                   { return true }
 func (allAccounts) ExternalStore(string) background.ExternalStore { return nil }
 func (allAccounts) States(store.Queryer) ([]string, error)        { return nil, nil }
 func (allAccounts) Admitted([]bus.InboundMessage)                 {}

@@ -187,6 +187,10 @@ func (k knowledge) export(ctx context.Context, r *Request) (Reply, error) {
 	if r.Message.Group {
 		return Reply{Text: "Other people read this chat. Send me `/export` in our direct chat."}, nil
 	}
+	if !k.Sessions.TakesFiles(r.Message.From) {
+		return Reply{Text: fmt.Sprintf("I can't send files here. On the gateway's machine, `gateway "+
+			"export %d` writes everything into a folder.", r.Message.Person)}, nil
+	}
 	entry := audit.NewEntry(r.Message, "exported", "their data")
 	last, err := audit.Last(k.DB.Read(ctx), entry)
 	if err != nil {

@@ -41,6 +41,9 @@ type Sessions interface {
 	// Activity returns how much of the work the sender of m sees.
 	Activity(key session.Key, m bus.InboundMessage) string
 
+	// TakesFiles reports whether files can be sent to a conversation.
+	TakesFiles(to bus.Address) bool
+
 	// Stop prepares to end the work for the conversation of m.
 	Stop(m bus.InboundMessage, e Extent) Stop
 

@@ -127,6 +127,12 @@ type agentAccounts struct {
 // Served reports whether messages can be sent to an account.
 func (g agentAccounts) Served(account string) bool { return g.channels[account] != nil }
 
+// TakesFiles reports whether files can be sent to a conversation.
+func (g agentAccounts) TakesFiles(to bus.Address) bool {
+	limiter, ok := g.channels[to.Account].(channels.Limiter)
+	return ok && limiter.Limits(to).File > 0
+}
+
 // ExternalStore returns the store of an account's own data about people, or nil if it has none. It
 // also returns one for a WhatsApp account that was disabled or removed but has left its file.
 func (g agentAccounts) ExternalStore(account string) background.ExternalStore {
