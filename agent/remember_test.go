@@ -452,3 +452,28 @@ func TestReplacedConversation(t *testing.T) {
 		w.wantAsked(2, "user: the code is 43", "assistant: ok", "user: what is it?")
 	})
 }
+
+// /memory names the way to erase what it shows: /forget me does not erase the memory of a group.
+func TestMemoryNamesErasure(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.start()
+		for chat, group := range map[string]bool{"a": false, "g": true} {
+			m := person(w.message(chat, "/memory"), 5)
+			m.Group = group
+			of := memory.OfPerson(5)
+			if group {
+				of = memory.OfChat(at(chat))
+			}
+			w.remembers(of, memory.Fact{Key: "tea", Value: "green"})
+			w.put(m)
+			w.wantQuiet()
+			told := w.outbox(chat)
+			if len(told) != 1 || !strings.Contains(told[0].Text, "tea: green") ||
+				strings.Contains(told[0].Text, "/forget me") == group ||
+				strings.Contains(told[0].Text, "gateway memory forget") != group {
+				t.Errorf("group: %t; people were told %+v", group, told)
+			}
+		}
+	})
+}

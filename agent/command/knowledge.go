@@ -100,8 +100,13 @@ func (k knowledge) show(ctx context.Context, r *Request) (Reply, error) {
 	if text == "" && notes == 0 {
 		return Reply{Text: "I remember nothing beyond this conversation yet."}, nil
 	}
-	return Reply{Text: text + fmt.Sprintf("I have %s of earlier conversations: `/history`. "+
-		"`/forget me` erases all of it.", background.Count(notes, "note"))}, nil
+	erases := "`/forget me` erases all of it."
+	if r.Message.Group {
+		erases = "All of it belongs to this group: the person who runs me can erase it with `gateway " +
+			"memory forget`."
+	}
+	return Reply{Text: fmt.Sprintf("%sI have %s of earlier conversations: `/history`. %s", text,
+		background.Count(notes, "note"), erases)}, nil
 }
 
 // documents returns the beginnings of a scope's documents.
