@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"gateway/bus"
 	"gateway/channels/gate"
 	"gateway/cmd/gateway/internal/app"
+	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/display"
 	"gateway/store"
 )
@@ -108,18 +110,70 @@ func undeny(tx *store.Tx, _ data, args []string) (string, error) {
 	return args[1] + " may ask again on " + args[0] + ".", err
 }
 
-func revoke(tx *store.Tx, _ data, args []string) (string, error) {
+func revoke(tx *store.Tx, d data, args []string) (string, error) {
 	id, err := personNumber(args[0])
+	if err != nil {
+		return "", err
+	}
+	exceptions, err := exceptionsOf(tx, d.cfg, id)
 	if err == nil {
 		err = gate.People{}.Revoke(tx, id)
 	}
 	if err == nil {
 		err = addAudit(tx, id, "revoked", "person "+args[0])
 	}
-	return "Person " + args[0] + " is a stranger again.", err
+	return "Person " + args[0] + " is a stranger again." + exceptions, err
 }
 
-func setRole(tx *store.Tx, _ data, args []string) (string, error) {
+// exceptionsOf returns a sentence for each account on which the configuration admits a person, so
+// that a change of the database does not shut them out.
+func exceptionsOf(tx *store.Tx, cfg *config.Config, id int64) (text string, err error) {
+	list, err := gate.People{}.List(tx)
+	for _, p := range list {
+		c, key := cfg.Channels[p.Account], ""
+		switch {
+		case p.ID != id || !c.Enabled:
+			continue
+		case slices.Contains(c.Allow, p.Sender):
+			key = "allow"
+		case c.Access == string(gate.Open):
+			key = "access"
+		}
+		if owner := ownerText(cfg, p); owner != "" {
+			text += owner
+		} else if key != "" {
+			text += fmt.Sprintf(" But %s may still write on %s, as %s of [channels.%[2]s] says.",
+				p.Sender, p.Account, key)
+		}
+	}
+	return text, err
+}
+
+// ownedText returns a sentence for each account on which the configuration makes a person an owner,
+// whatever their role in the database.
+func ownedText(tx *store.Tx, cfg *config.Config, id int64) (text string, err error) {
+	list, err := gate.People{}.List(tx)
+	for _, p := range list {
+		if p.ID == id {
+			text += ownerText(cfg, p)
+		}
+	}
+	return text, err
+}
+
+// ownerText is [ownedText] for one identity.
+func ownerText(cfg *config.Config, p gate.Person) string {
+	switch {
+	case !app.IsListedOwner(cfg, p.Account, p.Sender):
+		return ""
+	case cfg.Channels[p.Account].Type == "terminal":
+		return " But whoever can open the gateway's home is an owner in the terminal."
+	}
+	return fmt.Sprintf(" But %s stays an owner on %s, as owners of [channels.%[2]s] says.", p.Sender,
+		p.Account)
+}
+
+func setRole(tx *store.Tx, d data, args []string) (string, error) {
 	id, err := personNumber(args[0])
 	if err != nil {
 		return "", err
@@ -129,10 +183,14 @@ func setRole(tx *store.Tx, _ data, args []string) (string, error) {
 		return "", app.NewUsageError(fmt.Errorf("%q is not a role: want owner, admin, user or guest",
 			role))
 	}
+	owns := ""
 	if err = (gate.People{}).SetRole(tx, id, role); err == nil {
 		err = addAudit(tx, id, "role set to "+args[1], "person "+args[0])
 	}
-	return fmt.Sprintf("Person %s is %s now.", args[0], role), err
+	if err == nil && role != bus.Owner {
+		owns, err = ownedText(tx, d.cfg, id)
+	}
+	return fmt.Sprintf("Person %s is %s now.", args[0], role) + owns, err
 }
 
 // link merges two people. The first one remains. Its memory gets that of the other one later, when
