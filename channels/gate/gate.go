@@ -466,8 +466,26 @@ func (in *intake) dropCursor(tx *store.Tx, place, only string) error {
 	return store.Wrap(err, "gate: forget cursor of %s", in.account)
 }
 
+// pairingChats returns the direct chats in which owners learn of the strangers of an account: those
+// with this account, or else, if no owner has one, those with other accounts.
+func pairingChats(tx *store.Tx, g *Gate, account string) (list []bus.Address, err error) {
+	chats, err := g.people.owners(tx, account)
+	for _, chat := range chats {
+		list = append(list, bus.Address{Account: account, Chat: chat})
+	}
+	if err != nil || len(list) > 0 {
+		return list, err
+	}
+	return g.people.OwnersBeside(tx, bus.Address{}, func(account string) bool {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		p, ok := g.policies[account]
+		return ok && !p.ShowsPairings
+	})
+}
+
 // offerPairing sends the sender of m a pairing code and reports whether it did. It also tells the
-// owners whose direct chats with the account are known, unless many strangers ask at once.
+// owners, unless many strangers ask at once.
 func (g *Gate) offerPairing(tx *store.Tx, m bus.InboundMessage, now time.Time) (bool, error) {
 	code, tell, err := g.people.requestPairing(tx, m, now)
 	if err != nil || code == "" {
@@ -480,15 +498,19 @@ func (g *Gate) offerPairing(tx *store.Tx, m bus.InboundMessage, now time.Time) (
 	if err != nil || !tell {
 		return err == nil, err
 	}
-	owners, err := g.people.owners(tx, m.From.Account)
+	owners, err := pairingChats(tx, g, m.From.Account)
 	if err != nil {
 		return false, err
 	}
 	for _, chat := range owners {
+		where := ""
+		if chat.Account != m.From.Account {
+			where = " on " + m.From.Account
+		}
 		err := g.outbox.Put(tx, bus.OutboundMessage{
-			To: bus.Address{Account: m.From.Account, Chat: chat},
-			Text: fmt.Sprintf("%s (id `%s`) wants to talk to me (code `%s`). Let them in?",
-				markup.Literal(channels.SenderName(m.Sender)), m.Sender.ID, code),
+			To: chat,
+			Text: fmt.Sprintf("%s (id `%s`) wants to talk to me%s (code `%s`). Let them in?",
+				markup.Literal(channels.SenderName(m.Sender)), m.Sender.ID, where, code),
 			Buttons: []bus.Button{{Label: "Let in", Text: "/pair " + code},
 				{Label: "Deny", Text: "/pair deny " + code}},
 		}, now)

@@ -418,3 +418,48 @@ func TestDismissOwners(t *testing.T) {
 		}
 	})
 }
+
+// Owners who have never written to an account learn of its strangers in a chat with another
+// account, but not where the strangers are shown anyway.
+func TestOwnersElsewhere(t *testing.T) {
+	atDoor(t, func(d *gateFixture) {
+		if _, _, err := d.approve(d.ask("ann")); err != nil {
+			t.Fatal(err)
+		}
+		d.gate.SetPolicy("dc", pairing)
+		d.gate.SetPolicy("local", gate.Policy{ShowsPairings: true})
+		told := func(sender string) (list []string) {
+			m := message("1", sender, "let me in")
+			m.From.Account = "dc"
+			err := d.gate.Intake("dc", pairing).Publish(d.t.Context(),
+				channels.Batch{Messages: []bus.InboundMessage{m}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			open, err := d.outbox.Open(d.db.Read(d.t.Context()), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range open {
+				if strings.Contains(o.Message.Text, "Name of "+sender) && len(o.Message.Buttons) > 0 {
+					list = append(list, o.Message.To.String())
+					if strings.Contains(o.Message.Text, "on dc") == (o.Message.To.Account == "dc") {
+						t.Errorf("%s is told %q", o.Message.To, o.Message.Text)
+					}
+				}
+			}
+			return list
+		}
+		if got := told("bob"); !slices.Equal(got, []string{"tg/chat of ann"}) {
+			t.Errorf("owners are told of Bob in %q, want Ann's chat on the other account", got)
+		}
+		d.exec("UPDATE identities SET account = 'local'")
+		if got := told("cid"); len(got) > 0 {
+			t.Errorf("owners are told of Cid in %q, want nowhere", got)
+		}
+		d.exec("UPDATE identities SET account = 'dc'")
+		if got := told("dan"); !slices.Equal(got, []string{"dc/chat of ann"}) {
+			t.Errorf("owners are told of Dan in %q, want Ann's chat there", got)
+		}
+	})
+}

@@ -32,6 +32,8 @@ type Policy struct {
 	// the agent, because their words may do so; "*": all groups.
 	Overhear []string
 
+	// ShowsPairings says that the chats of the account show who waits for approval, without messages.
+	ShowsPairings bool
 	// Phones says that the platform has verified a Username that begins with "+".
 	Phones bool
 	// PerMinute is the maximum number of accepted messages per sender and minute; 0: no limit. It

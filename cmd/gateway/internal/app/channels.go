@@ -28,7 +28,7 @@ func newPolicy(cfg *config.Config, name string) gate.Policy {
 	c := cfg.Channels[name]
 	if c.Type == "terminal" {
 		// A person who can use the terminal can already read everything in the home.
-		return gate.Policy{Access: gate.Open, Owners: []string{terminal.Sender}}
+		return gate.Policy{Access: gate.Open, Owners: []string{terminal.Sender}, ShowsPairings: true}
 	}
 	p := gate.Policy{
 		Access: gate.Access(c.Access), Allow: c.Allow, Owners: c.Owners, Groups: c.Groups,
