@@ -57,6 +57,9 @@ type Group struct {
 	State   GroupState
 }
 
+// Is reports whether g is the group at an address.
+func (g *Group) Is(a bus.Address) bool { return g.Account == a.Account && g.Chat == a.Chat }
+
 // ErrNoGroup reports that no group has this number.
 var ErrNoGroup = errors.New("no group has this number")
 

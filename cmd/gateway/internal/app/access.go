@@ -17,6 +17,7 @@ import (
 	"gateway/channels/markup"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/display"
+	"gateway/session"
 	"gateway/store"
 )
 
@@ -396,12 +397,54 @@ func (l leaver) find(
 	// lists it.
 	case m.Group && (which == "" || which == here.Chat):
 		return here, "", nil
-	case l.gate.Names(here.Account, which):
-		return gate.Group{Account: here.Account, Chat: which}, "", nil
+	case which != "":
+		found, err = l.findUndecided(ctx, which)
+		if i := slices.IndexFunc(found, func(g gate.Group) bool {
+			return g.Account == here.Account && g.Chat == which
+		}); i >= 0 {
+			found = found[i : i+1]
+		}
+	}
+	switch {
+	case err != nil:
+		return here, "", err
+	case len(found) == 1:
+		return found[0], "", nil
+	case len(found) > 1:
+		return here, "Several groups have this name. Send `/group leave` in the one that you mean.", nil
 	case which == "":
 		return here, "Which one? Use `/group leave N`. `/group` shows the numbers.", nil
 	}
 	return here, "There is no such group. `/group` shows them.", nil
+}
+
+// maxSearched is the maximum number of conversations among which a group is searched.
+const maxSearched = 1000
+
+// findUndecided returns the groups with an id or a title that are not in the table: those that the
+// configuration names, and those in which the agent has answered.
+func (l leaver) findUndecided(ctx context.Context, which string) (found []gate.Group, err error) {
+	q := l.db.Read(ctx)
+	list, err := session.List(q, maxSearched)
+	for i := 0; i < len(list) && err == nil; i++ {
+		a := list[i].Key.Conversation
+		if a.Thread = ""; a.Chat == "" || which != a.Chat && !strings.EqualFold(which, list[i].Title) ||
+			slices.ContainsFunc(found, func(g gate.Group) bool { return g.Is(a) }) {
+			continue
+		}
+		group, title := false, ""
+		if group, title, err = bus.GroupTitle(q, a); group {
+			found = append(found, gate.Group{Account: a.Account, Chat: a.Chat, Title: title})
+		}
+	}
+	for account := range config.Sorted(l.channels) {
+		a := bus.Address{Account: account, Chat: which}
+		if l.gate.Names(account, which) &&
+			!slices.ContainsFunc(found, func(g gate.Group) bool { return g.Is(a) }) {
+			found = append(found, gate.Group{Account: account, Chat: which})
+		}
+	}
+	return found, err
 }
 
 // confirm completes d for the server of its group. If confirmed is not the server's id, the reply

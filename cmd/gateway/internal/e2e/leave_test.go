@@ -385,3 +385,29 @@ func TestLeaveListedGroup(t *testing.T) {
 	w.wantReply(annID, "/group leave -100777", "I leave the group")
 	w.await("the end", func() bool { return w.said(annID, "I have left the group") == 2 })
 }
+
+// TestLeaveListedGroupFromElsewhere checks /group leave with the title or the id of a group that
+// only the configuration lists, also from another account.
+func TestLeaveListedGroupFromElsewhere(t *testing.T) {
+	t.Parallel()
+	const quietID = teamID - 1 // nobody has written there
+	w := newWorld(t, worldOptions{answer: repeat, channel: fmt.Sprintf(
+		"%s\nowners = [\"7\"]\ngroups = [%d, %d]", allow("7"), teamID, quietID)})
+	w.telegram.AddGroup(teamID, "Team")
+	w.telegram.AddGroup(quietID, "Quiet")
+	w.run()
+	w.answers(annID, "I am here")
+	w.telegram.Say(teamID, bobID, "@gateway_bot hello")
+	w.await("an answer", func() bool { return heard(w, teamID, "hello") })
+	w.wantReply(annID, "/group leave I am here", "There is no such group.")
+	w.wantReply(annID, "/group leave team", "I leave the group Team")
+	w.await("the end", func() bool { return heard(w, annID, "I have left the group Team") })
+	out, err := w.gateway("chat", "-m", fmt.Sprint("/group leave ", quietID))
+	if err != nil || !strings.Contains(out, "I leave the group") {
+		t.Errorf("the terminal shows %q, %v", out, err)
+	}
+	w.await("the end", func() bool { return !w.telegram.InGroup(quietID) })
+	if w.telegram.InGroup(teamID) {
+		t.Error("the bot is still in the first group")
+	}
+}
