@@ -90,7 +90,7 @@ const (
 func newBackground(d *Dispatcher, estimates *prompt.Estimator) backgroundTasks {
 	h, o := host{d}, &d.opts
 	versions := &background.Versions{Documents: d.Documents, Store: d.Versions, Path: o.MemoryPath,
-		Zone: o.Location}
+		Shared: o.SharedPath, Zone: o.Location}
 	summarizer := &background.Summarizer{DB: d.DB, Memory: d.Memory, Model: h, Estimates: estimates,
 		Settings: h, Dreams: d.Documents != nil, Zone: o.Location, Now: o.Now, Logger: o.Logger}
 	b := backgroundTasks{

@@ -124,9 +124,11 @@ type Options struct {
 	Version string // shown by /status
 
 	// WorkspacePath is the name of the agent's working folder for the model; default none.
-	// MemoryPath is the folder that holds the documents, in one folder per scope.
+	// MemoryPath is the folder that holds the documents, in one folder per scope. SharedPath is the
+	// folder of the shared documents; default none.
 	WorkspacePath string
 	MemoryPath    string
+	SharedPath    string
 
 	Location    *time.Location // time zone in prompts; default UTC
 	Slots       int            // maximum number of concurrent model calls; default 64

@@ -23,7 +23,7 @@ func (u Undoer) undo(ctx context.Context, t *Task) (string, error) {
 	}
 	id := string(t.State)
 	tree := u.Tree(t.Scope)
-	_, err := tree.Commit(ctx, version.Change{Author: "a person", Reason: "Edited by hand."})
+	_, err := tree.Commit(ctx, ByHand)
 	if err != nil {
 		return "", err
 	}

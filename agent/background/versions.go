@@ -19,7 +19,45 @@ type Versions struct {
 	Documents *document.Documents
 	Store     *version.Store
 	Path      string // folder with one folder per scope
+	Shared    string // folder of the shared documents; "": none
 	Zone      *time.Location
+}
+
+// The authors of versions that the gateway records by itself.
+var (
+	ByHand  = version.Change{Author: "a person", Reason: "Edited by hand."}
+	Written = version.Change{Author: "the agent", Reason: "Written in a conversation."}
+)
+
+// SharedTree is the name of the tree of the shared documents.
+const SharedTree = "shared"
+
+// CommitShared records the current shared documents as a change by c. If nothing was recorded
+// before, it does not claim that c has made all of them.
+func CommitShared(ctx context.Context, tree *version.Tree, c version.Change) error {
+	list, err := tree.Log(ctx, 1)
+	if err == nil && len(list) == 0 {
+		c = version.Change{Author: "the gateway", Reason: "As they were at the first recorded change."}
+	}
+	if err == nil {
+		_, err = tree.Commit(ctx, c)
+	}
+	return err
+}
+
+// Record records the documents of a scope, and the shared ones if shared is set, as a change by c.
+func (v *Versions) Record(
+	ctx context.Context, s memory.Scope, shared bool, c version.Change,
+) error {
+	if s != "" {
+		if _, err := v.Tree(s).Commit(ctx, c); err != nil {
+			return err
+		}
+	}
+	if !shared || v.Shared == "" {
+		return nil
+	}
+	return CommitShared(ctx, v.Store.Tree(SharedTree, v.Shared, document.IsVersioned), c)
 }
 
 // Tree returns the versions of a scope's documents.
@@ -32,9 +70,7 @@ type Recorder struct{ *Versions }
 
 // Do stores a version of the current documents.
 func (r Recorder) Do(ctx context.Context, t *Task) (Outcome, error) {
-	_, err := r.Tree(t.Scope).Commit(ctx,
-		version.Change{Author: "the agent", Reason: "Written in a conversation."})
-	return Outcome{}, err
+	return Outcome{}, r.Record(ctx, t.Scope, false, Written)
 }
 
 // A Lister lists changes for the kind [Log]. Only older gateways have added such tasks.

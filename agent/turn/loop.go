@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"gateway/agent/llm"
+	"gateway/agent/tool"
 )
 
 // The loop detector warns a model that repeats a call with the same result, and finally ends the
@@ -52,7 +53,8 @@ func (t *toolRound) recount(messages []llm.Message) {
 		}
 		for _, c := range m.ToolCalls {
 			calls[c.ID] = c
-			t.noteWrite(c, c.Arguments)
+			own, _ := documentsIn(c.Arguments)
+			t.wrote = t.wrote || own && t.effect(c) != tool.Pure
 		}
 		if c, ok := calls[m.ToolCallID]; ok && m.Role == llm.ToolRole {
 			text := strings.TrimSuffix(strings.TrimSuffix(m.Text, NoteLoop), NoteLoopEnded)

@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"gateway/agent/attachment"
+	"gateway/agent/background"
 	"gateway/agent/llm"
 	"gateway/agent/observe"
 	"gateway/agent/policy"
@@ -23,6 +24,8 @@ import (
 	"gateway/agent/question"
 	"gateway/agent/tool"
 	"gateway/bus"
+	"gateway/memory/document"
+	"gateway/memory/version"
 	"gateway/store"
 	"gateway/store/fault"
 )
@@ -171,6 +174,7 @@ func (t *toolRound) resumeTools(ctx context.Context) (waited bool, err error) {
 	}
 	var again []llm.ToolCall
 	for _, c := range open {
+		t.record(ctx, c, c.Arguments, background.Written) // the last process may have made the call
 		if t.effect(c) != tool.Once {
 			again = append(again, c)
 			continue
@@ -263,8 +267,9 @@ func (t *toolRound) runTool(
 	} else if granted.Subject != Approvable(found, call).Subject() {
 		return callResult{result: tool.Result{Text: ResultChanged}}, nil
 	}
-	t.noteWrite(c, string(args))
+	t.record(ctx, c, string(args), background.ByHand)
 	d.result, err = t.runApart(ctx, found, call)
+	t.record(ctx, c, string(args), background.Written)
 	switch cause := context.Cause(ctx); {
 	case err == nil || errors.Is(err, ErrAbandoned):
 	case cause == errToolTimeout:
@@ -275,11 +280,36 @@ func (t *toolRound) runTool(
 	return d, err
 }
 
-// noteWrite notes whether the call c, which is not pure and so runs alone, may change documents.
-func (t *toolRound) noteWrite(c llm.ToolCall, args string) {
-	if t.effect(c) != tool.Pure && strings.Contains(args, memoryFolder+"/") {
-		t.wrote = true
+// record records, as a change by somebody, the documents that the call c may change. It notes
+// whether c may change documents of the scope. People's changes are recorded before the call, so
+// that the agent's version has only the agent's changes. A call that is not pure runs alone.
+func (t *toolRound) record(ctx context.Context, c llm.ToolCall, args string, by version.Change) {
+	own, shared := documentsIn(args)
+	// Nobody else can change the shared documents.
+	shared = shared && t.role.AtLeast(bus.Admin)
+	if t.effect(c) == tool.Pure || !own && !shared {
+		return
 	}
+	t.wrote = t.wrote || own
+	if t.env.Documents == nil {
+		return
+	}
+	scope := t.Scope
+	if !own {
+		scope = ""
+	}
+	err := t.env.Merger.Versions.Record(context.WithoutCancel(ctx), scope, shared, by)
+	if err != nil {
+		t.logger().WarnContext(ctx, "versions of documents lack a change, which the next one contains",
+			"author", by.Author, "err", err)
+	}
+}
+
+// documentsIn reports whether the arguments of a call name documents or skills of the scope, and
+// whether they may name shared ones.
+func documentsIn(args string) (own, shared bool) {
+	return strings.Contains(args, memoryFolder+"/"),
+		strings.Contains(args, ".md") || strings.Contains(args, document.SkillsFolder+"/")
 }
 
 // crashed returns the error of a call that has panicked.

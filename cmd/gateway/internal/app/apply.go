@@ -22,7 +22,8 @@ func (g *Gateway) agentOptions(cfg *config.Config) *agent.Options {
 	return &agent.Options{
 		Settings: g.agentSettings(cfg), Name: cfg.Gateway.Name, Version: BuildVersion(),
 		WorkspacePath: cfg.Gateway.Workspace, MemoryPath: MemoryFolder(cfg),
-		Location: cfg.Gateway.Location, Slots: cfg.Agent.Slots,
+		SharedPath: SharedFolder(cfg),
+		Location:   cfg.Gateway.Location, Slots: cfg.Agent.Slots,
 		FormatHints: byAccount(cfg, func(c config.Channel) string { return formatHints[c.Type] }),
 		Commands: append(accessCommands(g.gate, leaver{g.gate, g.db, g.channels},
 			func() bool { return HasOwner(g.settings.Load()) }), mcpCommand(g.toolset.mcp)),

@@ -110,7 +110,7 @@ var imports = map[string]string{
 	"channels/channeltest/notifier":          "",
 	"channels/channeltest/faults":            "",
 
-	"agent/turn": "store store/fault bus memory memory/document session skills " +
+	"agent/turn": "store store/fault bus memory memory/document memory/version session skills " +
 		"agent/activity agent/attachment agent/background agent/budget agent/heartbeat " +
 		"agent/llm agent/modelcall agent/observe agent/persona agent/policy agent/prompt " +
 		"agent/question agent/schedule agent/speech agent/tool",

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"gateway/agent/background"
 	"gateway/channels/gate"
 	"gateway/cmd/gateway/internal/app"
 	"gateway/cmd/gateway/internal/config"
@@ -36,7 +37,7 @@ func memoryCommand(load app.Loader) *cobra.Command {
 }
 
 // sharedScope is the name of the shared documents on the command line.
-const sharedScope = "shared"
+const sharedScope = background.SharedTree
 
 // memoryData is the memory of one scope, or the shared documents.
 type memoryData struct {
@@ -324,9 +325,7 @@ func (r memoryData) record(ctx context.Context) error {
 	if r.scope != "" {
 		return nil
 	}
-	_, err := r.history.Commit(ctx, docversion.Change{
-		Author: "a person", Reason: "Edited by hand."})
-	return err
+	return background.CommitShared(ctx, r.history, background.ByHand)
 }
 
 // shortID returns the part of a version's id that people type.
