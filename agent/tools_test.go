@@ -318,3 +318,24 @@ func TestThoughtsRefused(t *testing.T) {
 		w.wantQuiet()
 	})
 }
+
+// A model that can't call tools, such as some of Ollama, can still talk. See
+// https://github.com/ollama/ollama/issues/6027.
+func TestToolsRefused(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.model.Queue(llmtest.Fail(llm.NoTools), llmtest.Say("done"))
+		w.tools(act("look", tool.Pure, always("ok")))
+		w.start()
+		w.say("a", "hello")
+		w.wantAnswers("a", "done")
+		refused, talk := w.request(1), w.request(2)
+		if len(refused.Tools) == 0 || len(talk.Tools) != 0 {
+			w.t.Errorf("%d tools, then %d", len(refused.Tools), len(talk.Tools))
+		}
+		if text := talk.Messages[0].Text; text != refused.Messages[0].Text+turn.SystemNoTools {
+			w.t.Errorf("the model is not told that it has no tools: %q", text)
+		}
+		w.wantQuiet()
+	})
+}

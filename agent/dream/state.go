@@ -213,7 +213,8 @@ const usualOutput = 8_192
 
 // isPermanent reports whether repeating the same request always fails in the same way.
 func isPermanent(k llm.Kind) bool {
-	return k == llm.ContextTooLong || k == llm.ContentRefused || k == llm.BadRequest
+	return k == llm.ContextTooLong || k == llm.ContentRefused || k == llm.BadRequest ||
+		k == llm.NoTools
 }
 
 func promptSize(req llm.Request) int {

@@ -21,6 +21,7 @@ const (
 	ContextTooLong Kind = "context too long" // the conversation exceeds the context window
 	NoImages       Kind = "no images"        // the model refuses the images; ask without Data
 	BadThoughts    Kind = "bad thoughts"     // it refuses earlier thoughts; ask without Extra
+	NoTools        Kind = "no tools"         // the model can't call tools; ask without Tools
 	ContentRefused Kind = "content refused"  // the provider's content filter refused it
 	BadRequest     Kind = "bad request"      // the provider does not understand the request
 )

@@ -25,6 +25,7 @@ type modelCaller struct {
 
 	noImages   bool // the model has refused an image
 	noThoughts bool // the provider has refused thoughts of earlier answers
+	noTools    bool // the model has refused tools
 }
 
 // ask calls the model once and shows the growing answer.
@@ -91,11 +92,15 @@ func (t *modelCaller) request(ctx context.Context) llm.Request {
 		prompt.DropThoughts(messages)
 	}
 	messages = prompt.WithToolImages(messages)
-	messages = slices.Insert(messages, 0, llm.Message{Role: llm.System, Text: t.system})
+	system := llm.Message{Role: llm.System, Text: t.system}
 	req := llm.Request{MaxOutput: t.settings.MaxOutput, Effort: t.settings.Effort}
-	if t.closing == "" {
+	switch {
+	case t.noTools:
+		system.Text += SystemNoTools
+	case t.closing == "":
 		req.Tools = t.tools.Specs()
 	}
+	messages = slices.Insert(messages, 0, system)
 	if t.partial != "" {
 		messages = append(messages, llm.Message{Role: llm.Assistant, Text: t.partial},
 			llm.Message{Role: llm.User, Text: AskContinue})

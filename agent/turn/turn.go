@@ -515,6 +515,10 @@ func (t *runner) failed(ctx context.Context, err error) (done bool, _ error) {
 		t.noThoughts = true
 		return false, nil
 	}
+	if ok && e.Kind == llm.NoTools && !t.noTools {
+		t.noTools = true
+		return false, nil
+	}
 	if ok && e.Kind == llm.ContextTooLong && !t.shortened {
 		t.shortened = true
 		return false, t.shorten(ctx)

@@ -52,6 +52,11 @@ const (
 	ResultChanged = "What was approved is not what would happen now, so it was not done. " +
 		"Make the call again."
 
+	// SystemNoTools follows the system prompt, which also describes tools.
+	SystemNoTools = "\n\nYou can't call any tools now: the language model that you run on has no " +
+		"support for them. Only talk. Never pretend that you have used a tool or will do something " +
+		"later; if it takes a tool, say that this model can't use one."
+
 	AskLoop = "You make the same tool call again and again with the same result. Stop, and tell " +
 		"the user in text what you have found and what keeps you from going on."
 	NoteLoop = "\n[This is the same call with the same result again. Don't repeat it: think of " +
@@ -91,7 +96,7 @@ func ErrorText(err error) string {
 	case llm.NotFound:
 		return "The language model's provider does not know the configured model, or not under this " +
 			"address. The person who runs me must correct model or base_url in the configuration."
-	case llm.BadRequest, llm.BadThoughts:
+	case llm.BadRequest, llm.BadThoughts, llm.NoTools:
 		return "The language model's provider does not accept what I send it in this conversation. " +
 			"Start a new one with /new. If that does not help, the person who runs me finds the " +
 			"reason in the log and must correct the configuration."

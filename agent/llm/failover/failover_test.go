@@ -83,6 +83,7 @@ func TestKinds(t *testing.T) {
 		"context too long": {llm.ContextTooLong, 0, 1, 0, false},
 		"no images":        {llm.NoImages, 0, 1, 0, false},
 		"bad thoughts":     {llm.BadThoughts, 0, 1, 0, false},
+		"no tools":         {llm.NoTools, 0, 1, 0, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

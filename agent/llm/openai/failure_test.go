@@ -117,6 +117,30 @@ func TestBadThoughts(t *testing.T) {
 	}
 }
 
+// A model that can't call tools refuses a request with them. If the request has none, the error is
+// another one.
+func TestNoTools(t *testing.T) {
+	with := ask("x")
+	with.Tools = []llm.ToolSpec{{Name: "look", Schema: json.RawMessage(`{"type":"object"}`)}}
+	for body, status := range map[string]int{
+		`{"error":{"message":"registry.ollama.ai/library/gemma3:4b does not support tools",` +
+			`"type":"api_error","param":null,"code":null}}`: 400,
+		`{"error":{"message":"No endpoints found that support tool use. Try disabling \"look\".",` +
+			`"code":404}}`: 404,
+		"{\"error\":{\"message\":\"`tool calling` is not supported with this model\"}}": 400,
+	} {
+		m := raw(t, status, "application/json", body)
+		_, _, err := collect(t.Context(), m, with)
+		if e, ok := errors.AsType[*llm.Error](err); !ok || e.Kind != llm.NoTools {
+			t.Errorf("%s: got %v, want %s", body, err, llm.NoTools)
+		}
+		_, _, err = collect(t.Context(), m, ask("x"))
+		if e, ok := errors.AsType[*llm.Error](err); !ok || e.Kind != llm.BadRequest {
+			t.Errorf("%s: without tools: got %v, want %s", body, err, llm.BadRequest)
+		}
+	}
+}
+
 // An error within a stream has the right kind, also after a good beginning.
 func TestErrorFrame(t *testing.T) {
 	overloaded := `data: {"error":{"message":"overloaded","code":529}}`

@@ -62,12 +62,12 @@ func (c Caller) Failed(ctx, callCtx context.Context, err error) error {
 	return e
 }
 
-// FailedRequest is Failed for a call with req. If the provider blames images or thoughts although
-// req has none, it changes the error's kind.
+// FailedRequest is Failed for a call with req. If the provider blames images, thoughts or tools
+// although req has none, it changes the error's kind.
 func (c Caller) FailedRequest(ctx, callCtx context.Context, err error, req llm.Request) error {
 	err = c.Failed(ctx, callCtx, err)
 	if e, ok := errors.AsType[*llm.Error](err); ok && (e.Kind == llm.NoImages && !hasImages(req) ||
-		e.Kind == llm.BadThoughts && !hasExtra(req)) {
+		e.Kind == llm.BadThoughts && !hasExtra(req) || e.Kind == llm.NoTools && len(req.Tools) == 0) {
 		e.Kind = llm.BadRequest
 	}
 	return err

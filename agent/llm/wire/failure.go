@@ -213,7 +213,14 @@ var (
 	// an earlier answer. It signs them, and refuses those of another model, key or project.
 	thoughtWords    = []string{"thought", "thinking"}
 	badThoughtWords = []string{"signature", "cannot be modified"}
-	keyWords        = []string{
+	noToolWords     = []string{
+		"not support tools", "n't support tools", // Ollama
+		"found that support tool use",                                     // OpenRouter
+		"tool calling is not supported", "tool calling` is not supported", // Perplexity, Groq
+		"not support function calling", "function calling is not supported",
+		"'tools' is not supported", // OpenAI
+	}
+	keyWords = []string{
 		"api key not valid", "api_key_invalid", "invalid_api_key", "invalid api key",
 		"incorrect api key", "authentication_error",
 	}
@@ -243,6 +250,8 @@ func (f *Failure) Kind() llm.Kind {
 		return llm.BadThoughts
 	case f.noImages(words):
 		return llm.NoImages
+	case f.isBadRequest() && ContainsAny(words, noToolWords...):
+		return llm.NoTools
 	}
 	return f.kindByStatus(words)
 }
