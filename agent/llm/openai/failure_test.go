@@ -141,6 +141,48 @@ func TestNoTools(t *testing.T) {
 	}
 }
 
+// Bedrock and LiteLLM refuse calls in the history of a request without tools. The Model then names
+// the tools and forbids their use. It remembers that, for this provider only.
+func TestCallsWithoutTools(t *testing.T) {
+	for _, message := range []string{
+		"litellm.UnsupportedParamsError: Anthropic doesn't support tool calling without `tools=` " +
+			"param specified.",
+		"The toolConfig field must be defined when using toolUse and toolResult content blocks.",
+	} {
+		var bodies []string
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			bodies = append(bodies, string(body))
+			if strings.Contains(string(body), `"tool_calls"`) &&
+				!strings.Contains(string(body), `"tools"`) {
+				w.WriteHeader(http.StatusBadRequest)
+				_ = json.NewEncoder(w).Encode(map[string]any{"error": message})
+				return
+			}
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprint(w, content("done")+"\n\ndata: [DONE]\n\n")
+		}))
+		m := New("test", "fake", &Options{BaseURL: srv.URL, HTTP: srv.Client()})
+		req := conversation(nil)
+		req.Tools = nil
+		for range 2 {
+			if text, _, err := collect(t.Context(), m, req); err != nil || text != "done" {
+				t.Errorf("%s: got %q, %v", message, text, err)
+			}
+		}
+		if _, _, err := collect(t.Context(), m, ask("x")); err != nil {
+			t.Error(err)
+		}
+		srv.Close()
+		const named = `,"tools":[{"type":"function","function":{"name":"time","parameters":` +
+			`{"type":"object","properties":{}}}}],"tool_choice":"none"}`
+		if len(bodies) != 4 || !strings.HasSuffix(bodies[1], named) ||
+			!strings.HasSuffix(bodies[2], named) || strings.Contains(bodies[3], "tool") {
+			t.Errorf("%s: the requests are %q", message, bodies)
+		}
+	}
+}
+
 // An error within a stream has the right kind, also after a good beginning.
 func TestErrorFrame(t *testing.T) {
 	overloaded := `data: {"error":{"message":"overloaded","code":529}}`

@@ -22,6 +22,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	openai "github.com/sashabaranov/go-openai"
@@ -90,6 +91,9 @@ type Model struct {
 
 	tools   toolCache
 	systems systemCache
+
+	// calledTools is set once the provider has refused calls in a request without tools.
+	calledTools atomic.Bool
 }
 
 var _ llm.Model = (*Model)(nil)
@@ -137,8 +141,13 @@ func (m *Model) Efforts() []llm.Effort { return m.think.list() }
 // Stream implements [llm.Model].
 func (m *Model) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event, error] {
 	return func(yield func(llm.Event, error) bool) {
-		start := time.Now()
-		a, err := m.answer(ctx, req, func(e llm.Event) bool { return yield(e, nil) })
+		start, known := time.Now(), m.calledTools.Load()
+		show := func(e llm.Event) bool { return yield(e, nil) }
+		a, err := m.answer(ctx, req, show)
+		if !known && len(req.Tools) == 0 && needsTools(err) {
+			m.calledTools.Store(true)
+			a, err = m.answer(ctx, req, show)
+		}
 		switch {
 		case errors.Is(err, errBroken):
 		case err != nil:

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"path"
@@ -98,15 +99,42 @@ func (m *Model) body(req llm.Request) (outgoing, error) {
 	head, tail, _ := bytes.Cut(frame, []byte(noMessages))
 	head = append(slices.Clip(head), noMessages[:len(noMessages)-1]...)
 	messages = append(append(messages, ']'), tail...)
-	if len(req.Tools) == 0 {
+	specs, end := req.Tools, []byte("}")
+	if len(specs) == 0 && m.calledTools.Load() {
+		specs = calledTools(req.Messages)
+		if fields["tool_choice"] == nil {
+			end = []byte(`,"tool_choice":"none"}`)
+		}
+	}
+	if len(specs) == 0 {
 		return outgoing{head, system, messages}, nil
 	}
-	tools, err := m.tools.encode(req.Tools)
+	tools, err := m.tools.encode(specs)
 	if err != nil {
 		return nil, err
 	}
 	messages = append(messages[:len(messages)-1], `,"tools":`...)
-	return outgoing{head, system, messages, tools, []byte("}")}, nil
+	return outgoing{head, system, messages, tools, end}, nil
+}
+
+// calledTools returns the tools that the conversation has used.
+func calledTools(messages []llm.Message) (specs []llm.ToolSpec) {
+	for _, msg := range messages {
+		for _, c := range msg.ToolCalls {
+			if !slices.ContainsFunc(specs, func(s llm.ToolSpec) bool { return s.Name == c.Name }) {
+				specs = append(specs, llm.ToolSpec{Name: c.Name})
+			}
+		}
+	}
+	return specs
+}
+
+// needsTools reports whether a provider refuses calls in the history of a request without tools.
+// Bedrock does, and proxies in front of it and of Claude, such as LiteLLM.
+func needsTools(err error) bool {
+	e, ok := errors.AsType[*llm.Error](err)
+	return ok && e.Kind == llm.BadRequest && wire.ContainsAny(strings.ToLower(e.Error()),
+		"without `tools=` param", "toolconfig field must be defined", "must define tools")
 }
 
 // noMessages is the empty list that the messages replace.
