@@ -24,10 +24,15 @@ type translator struct {
 	me      user
 	places  *directory
 	texts   *recent.Map[string, uint64] // hashes of texts, by message
+
+	// starters are the messages from which threads were made, until somebody writes there. A thread
+	// is a conversation of its own, so the agent does not know them.
+	starters *recent.Map[string, *message]
 }
 
 func newTranslator(account string, me user, places *directory) *translator {
-	return &translator{account, me, places, recent.New[string, uint64](5000)}
+	return &translator{account, me, places, recent.New[string, uint64](5000),
+		recent.New[string, *message](500)}
 }
 
 // inbound translates m. It returns false if m is not a text from a person: messages of bots,
@@ -35,6 +40,9 @@ func newTranslator(account string, me user, places *directory) *translator {
 func (t *translator) inbound(
 	ctx context.Context, m *message, edit bool,
 ) (bus.InboundMessage, bool, error) {
+	if m.Type == threadStarter {
+		t.starters.Put(m.Channel, m.Quoted)
+	}
 	if !m.isFromPerson() || edit && (m.Edited == nil || time.Since(*m.Edited) > maxEditAge) {
 		return bus.InboundMessage{}, false, nil
 	}
@@ -72,6 +80,10 @@ func (t *translator) inbound(
 	in.Attachments = body.files(m)
 	in.ReplyTo = t.quote(where, m.Quoted)
 	in.Addressed = !in.Group || t.mentioned(where, body) || in.ReplyTo != nil && in.ReplyTo.Ours
+	if starter, _ := t.starters.Get(m.Channel); in.ReplyTo == nil && !edit && starter != nil {
+		in.ReplyTo = t.quote(where, starter)
+		t.starters.Put(m.Channel, nil)
+	}
 	return in, true, nil
 }
 

@@ -2,6 +2,7 @@ package discord_test
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -210,6 +211,35 @@ func TestInbound(t *testing.T) {
 	}
 	if l := w.log.String(); !strings.Contains(l, "skipped") || strings.Contains(l, "PRIVATE") {
 		t.Errorf("the log does not say that something was skipped, or says too much:\n%s", l)
+	}
+}
+
+// The first message in a thread quotes the message from which the thread was made. See
+// https://github.com/CherryHQ/stella/issues/1006.
+func TestThreadStarter(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil, nil)
+	w.run(t)
+	w.Deliver(discordtest.Message{Channel: talk, User: person, Extra: fields{"type": 21,
+		"message_reference": fields{"channel_id": room, "message_id": "5"},
+		"referenced_message": fields{"id": "5", "channel_id": room, "content": "It is broken",
+			"author": fields{"id": bot, "username": "gateway", "bot": true}}}})
+	w.Say(talk, person, "why?")
+	w.Say(talk, person, "<@"+bot+"> help")
+	w.Say(room, person, "elsewhere")
+	got := w.received(t, 3)
+	slices.SortStableFunc(got, func(a, b bus.InboundMessage) int {
+		return strings.Compare(b.Text, a.Text)
+	})
+	want := &bus.Quote{ID: "5", Sender: "gateway", Ours: true, Text: "It is broken"}
+	if !reflect.DeepEqual(got[0].ReplyTo, want) || got[0].Addressed {
+		t.Errorf("the first message of the thread quotes %+v, addressed: %t", got[0].ReplyTo,
+			got[0].Addressed)
+	}
+	for _, m := range got[1:] {
+		if m.ReplyTo != nil {
+			t.Errorf("%q quotes %+v", m.Text, m.ReplyTo)
+		}
 	}
 }
 

@@ -151,6 +151,10 @@ const (
 	replyMessage = 19
 )
 
+// threadStarter is the type of a message of Discord's, at the beginning of a thread that was made
+// from a message. It quotes that one, which is in the parent channel.
+const threadStarter = 21
+
 // Types of interactions.
 const (
 	commandUsed   = 2
