@@ -190,7 +190,7 @@ func (m *Model) messages(list []llm.Message) (system, rest []byte, err error) {
 // a long conversation, and takes much less time than encoding a [wireMessage].
 func (m *Model) isPlain(msg *llm.Message) bool {
 	return len(msg.ToolCalls) == 0 && msg.ToolCallID == "" && len(msg.Images) == 0 &&
-		len(msg.Extra) == 0 && (msg.Reasoning == "" || !m.quirks.reasoningBack)
+		len(msg.Extra) == 0 && (msg.Role != llm.Assistant || !m.quirks.reasoningBack)
 }
 
 // An outgoing is the body of a request in pieces. Requests share the pieces for the tools and the
@@ -258,12 +258,10 @@ func (m *Model) message(msg llm.Message, ids map[string]string) (any, error) {
 		w.ToolCalls = append(w.ToolCalls, entry)
 	}
 	if m.quirks.reasoningBack && msg.Role == llm.Assistant {
-		w.Reasoning = msg.Reasoning
-		if w.Reasoning == "" && len(w.ToolCalls) > 0 {
-			// Another model made this call. Moonshot refuses a call without reasoning or with empty
-			// reasoning.
-			w.Reasoning = " "
-		}
+		// Another model or the gateway wrote a message without reasoning. Moonshot refuses a call
+		// whose reasoning is missing or empty, and DeepSeek any such message of a conversation with
+		// tools.
+		w.Reasoning = cmp.Or(msg.Reasoning, " ")
 	}
 	if !withExtra {
 		return w, nil

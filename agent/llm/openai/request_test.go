@@ -92,13 +92,20 @@ func TestBody(t *testing.T) {
 	}
 }
 
+// Each message of the assistant has reasoning, also one that another model or the gateway wrote,
+// with or without a call. See https://github.com/NousResearch/hermes-agent/issues/16021.
 func TestReasoningPlaceholder(t *testing.T) {
 	req := conversation(nil)
 	req.Messages[2].Reasoning = ""
-	pieces, err := New("test", "kimi-k2", nil).body(req)
-	body := bytes.Join(pieces, nil)
-	if err != nil || !bytes.Contains(body, []byte(`"reasoning_content":" "`)) {
-		t.Errorf("got %s, %v", body, err)
+	req.Messages = append(req.Messages, llm.Message{Role: llm.Assistant, Text: "noon"},
+		llm.Message{Role: llm.User, Text: "thanks"})
+	for id, want := range map[string]int{"kimi-k2": 2, "deepseek-v4-pro": 2, "gpt-4.1": 0} {
+		pieces, err := New("test", id, nil).body(req)
+		body := bytes.Join(pieces, nil)
+		n := bytes.Count(body, []byte(`"reasoning_content":" "`))
+		if err != nil || n != want || bytes.Count(body, []byte("reasoning_content")) != want {
+			t.Errorf("%s: got %s, %v", id, body, err)
+		}
 	}
 }
 
