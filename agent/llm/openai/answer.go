@@ -45,6 +45,9 @@ func (a *answer) add(c *chunk) llm.Event {
 		if choice.FinishReason != "" {
 			a.finish = string(choice.FinishReason)
 		}
+		if isBroken(string(choice.Native)) { // OpenRouter calls this a "stop"
+			a.finish = string(choice.Native)
+		}
 		// Perplexity repeats the answer so far beside each delta, as a message.
 		d := choice.Delta
 		if d == nil || d.size() == 0 && a.size == 0 {
@@ -121,7 +124,7 @@ func isBroken(reason string) bool {
 	}
 	// Gemini drops a call that the model has written wrongly: "function_call_filter:
 	// MALFORMED_FUNCTION_CALL".
-	return strings.HasPrefix(reason, "function_call_filter")
+	return strings.HasPrefix(reason, "function_call_filter") || reason == "MALFORMED_FUNCTION_CALL"
 }
 
 func finishOf(reason string, calls bool) llm.Finish {

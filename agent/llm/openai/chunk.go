@@ -22,9 +22,10 @@ type chunk struct {
 type choice struct {
 	Index        int    `json:"index"`
 	Delta        *delta `json:"delta"`
-	Message      delta  `json:"message"`       // replaces Delta in a complete answer
-	FinishReason text   `json:"finish_reason"` // Portkey sends a number for Groq
-	Usage        *usage `json:"usage"`         // Moonshot sends the usage here
+	Message      delta  `json:"message"`              // replaces Delta in a complete answer
+	FinishReason text   `json:"finish_reason"`        // Portkey sends a number for Groq
+	Native       text   `json:"native_finish_reason"` // OpenRouter: in the words of its provider
+	Usage        *usage `json:"usage"`                // Moonshot sends the usage here
 }
 
 // A usage has the token counts under the names that different providers use.

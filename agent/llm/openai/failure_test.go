@@ -206,6 +206,9 @@ func TestErrorFrame(t *testing.T) {
 		"Gemini drops a call": {[]string{content("I look."),
 			strings.Replace(stop, "stop", "function_call_filter: MALFORMED_FUNCTION_CALL", 1)},
 			llm.Unavailable},
+		// See https://github.com/earendil-works/pi/issues/8511.
+		"OpenRouter's provider breaks off": {[]string{content("x"), strings.Replace(stop,
+			`"stop"`, `"stop","native_finish_reason":"network_error"`, 1)}, llm.Unavailable},
 		"string":     {[]string{`data: {"error":"rate limit reached"}`}, llm.RateLimited},
 		"bare":       {[]string{content("x"), `{"error":{"message":"timed out"}}`}, llm.TimedOut},
 		"with event": {[]string{"event: error\n" + overloaded}, llm.Overloaded},
