@@ -60,6 +60,22 @@ func TestStatus(t *testing.T) {
 			`"type":"invalid_request_error"}}`, llm.ContextTooLong},
 		"too long for Copilot": {400, `{"error":{"message":"prompt token count of 204801 exceeds ` +
 			`the limit of 128000","code":"model_max_prompt_tokens_exceeded"}}`, llm.ContextTooLong},
+		"too long for GLM": {400, `{"error":{"code":"1261","message":"Prompt exceeds max length"}}`,
+			llm.ContextTooLong},
+		"too long for GLM elsewhere": {400,
+			`{"error":{"message":"tokens in request more than max tokens allowed"}}`, llm.ContextTooLong},
+		"too long for Bedrock": {400, `{"error":{"code":"validation_error","message":"prompt tokens ` +
+			`(1200008) exceed model maximum (1050000) for openai.gpt-5.6-terra"}}`, llm.ContextTooLong},
+		"too long for Bedrock's Claude": {400, `{"message":"ValidationException: Input exceeds the max ` +
+			`input token limit"}`, llm.ContextTooLong},
+		"too long for Poolside": {400, `{"error":{"message":"Provider returned error","code":400,` +
+			`"metadata":{"raw":"Input length 131393 exceeds the maximum allowed input length of 131040 ` +
+			`tokens."}}}`, llm.ContextTooLong},
+		"too long for Cohere": {400, `{"message":"total tokens exceeds the model's max of 4096"}`,
+			llm.ContextTooLong},
+		"too long for Together": {422, "{\"error\":{\"message\":\"Input validation error: `inputs` " +
+			"tokens + `max_new_tokens` must be <= 8193. Given: 9000 `inputs` tokens\"}}",
+			llm.ContextTooLong},
 		"too long for a minute": {429, `{"error":{"message":"Request too large for gpt-4o in ` +
 			`organization org-1 on tokens per min (TPM): Limit 30000, Requested 31538. The input ` +
 			`or output tokens must be reduced in order to run successfully.","type":"tokens",` +

@@ -183,10 +183,15 @@ var (
 		"context_length_exceeded", "context length", "context window", "context size", "context limit",
 		"maximum context", "prompt is too long", "input is too long", "input token count",
 		"reduce the length", "string_above_max_length",
-		"maximum prompt length",      // xAI
-		"exceeded model token limit", // Moonshot
-		"range of input length",      // Qwen at DashScope
-		"prompt token count",         // GitHub Copilot
+		"maximum prompt length",                                     // xAI
+		"exceeded model token limit",                                // Moonshot
+		"range of input length",                                     // Qwen at DashScope
+		"prompt token count",                                        // GitHub Copilot
+		"prompt exceeds max length", "more than max tokens allowed", // GLM
+		"max input token limit", "prompt tokens (", // Bedrock
+		"maximum allowed input length", // Poolside
+		"exceeds the model's max",      // Cohere
+		"`max_new_tokens` must be",     // Together, Hugging Face
 	}
 	quotaWords = []string{
 		"insufficient_quota", "insufficient balance", "insufficient_balance",
