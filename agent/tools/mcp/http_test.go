@@ -171,6 +171,41 @@ func TestRefusedSession(t *testing.T) {
 	}
 }
 
+// The endpoint, or a proxy, may close the stream of notifications whenever it likes. Calls go on.
+func TestClosedStream(t *testing.T) {
+	t.Parallel()
+	var streams atomic.Int32
+	e := newEndpoint(t, stateful)
+	inner := *e.handler.Load()
+	var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			inner.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, ": ping\n\n")
+		streams.Add(1)
+	})
+	e.handler.Store(&h)
+	c, _ := run(t, &Options{HTTP: web(t)}, Server{Name: "s", URL: e.URL})
+	awaitState(t, c, Connected)
+	err := c.servers[0].caller.use(t.Context(), tool.Once, func(
+		ctx context.Context, _ *sdk.ClientSession,
+	) error {
+		for streams.Load() < 4 {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Errorf("the call failed after %d streams: %v", streams.Load(), err)
+	}
+}
+
 // The endpoint may forget the session during a call, and the stream of notifications may notice
 // it first. Then the call is made again if running it twice does no harm.
 func TestForgottenUnderway(t *testing.T) {

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -11,6 +12,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -55,6 +57,17 @@ func (s *dialer) overHTTP(life context.Context) (*connection, error) {
 		resp, err := send(r)
 		if first && err == nil && r.Header.Get("Mcp-Session-Id") != "" {
 			p.unknown.Store(refusesSession(resp))
+		}
+		// A request with Last-Event-Id may continue the stream of a call.
+		if !sse && err == nil && r.Method == http.MethodGet && r.Header.Get("Last-Event-Id") == "" &&
+			isStream(resp) {
+			resp.Body = listen(r.Context().Done(), resp, func(last string) (*http.Response, error) {
+				r := r.Clone(r.Context())
+				if last != "" {
+					r.Header.Set("Last-Event-Id", last)
+				}
+				return send(r)
+			})
 		}
 		return resp, err
 	})
@@ -204,6 +217,129 @@ func (b *body) Read(p []byte) (int, error) {
 func (b *body) Close() error {
 	defer b.done()
 	return b.ReadCloser.Close()
+}
+
+// The waits before a stream of notifications is opened again.
+const (
+	shortestWait = time.Second
+	longestWait  = time.Minute
+)
+
+// A listener is the body of an endpoint's stream of notifications, over all the responses that it
+// takes. The endpoint may close the stream whenever it likes, and proxies close it after some quiet
+// minutes. But the library gives up the whole connection, with all calls underway, after a few
+// responses without an id. See https://github.com/modelcontextprotocol/go-sdk/issues/1175.
+type listener struct {
+	done <-chan struct{} // closed at the end of the connection
+	get  func(last string) (*http.Response, error)
+	body io.ReadCloser // of the newest response
+
+	lines *bufio.Reader // reads body
+	ready []byte        // the rest of a complete event
+	last  string        // id of the newest event that has one
+	least time.Duration // before the next response, as the endpoint asks
+	wait  time.Duration // before the newest response; 0: it has had an event
+}
+
+// listen returns the body of a stream that begins with resp. If it ends before done is closed, get
+// requests what follows the event with the id last.
+func listen(
+	done <-chan struct{}, resp *http.Response, get func(last string) (*http.Response, error),
+) *listener {
+	l := &listener{done: done, get: get, least: shortestWait}
+	l.open(resp.Body)
+	return l
+}
+
+func (l *listener) open(body io.ReadCloser) {
+	l.body, l.lines = body, bufio.NewReader(body)
+}
+
+// Read implements io.Reader. It returns complete events only, so that what follows an interrupted
+// one does not become a part of it.
+func (l *listener) Read(p []byte) (int, error) {
+	for len(l.ready) == 0 {
+		event, err := l.event()
+		if err != nil {
+			if err := l.reopen(); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		l.ready, l.wait = event, 0
+		l.note(event)
+	}
+	n := copy(p, l.ready)
+	l.ready = l.ready[n:]
+	return n, nil
+}
+
+// event reads up to the blank line that ends an event. The library refuses an event that is larger
+// than maxMessage, so there is no need for its end.
+func (l *listener) event() (event []byte, err error) {
+	for len(event) <= maxMessage {
+		line, err := l.lines.ReadSlice('\n')
+		blank := len(bytes.TrimRight(line, "\r\n")) == 0 &&
+			(len(event) == 0 || event[len(event)-1] == '\n')
+		event = append(event, line...)
+		switch {
+		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
+			return nil, err
+		case err == nil && blank:
+			return event, nil
+		}
+	}
+	return event, nil
+}
+
+// note remembers from where the endpoint can continue after event, and when.
+func (l *listener) note(event []byte) {
+	for line := range bytes.Lines(event) {
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		switch text := string(bytes.TrimSpace(value)); string(name) {
+		case "id":
+			l.last = text
+		case "retry":
+			if ms, err := strconv.ParseInt(text, 10, 32); err == nil {
+				l.least = min(max(time.Duration(ms)*time.Millisecond, shortestWait), longestWait)
+			}
+		}
+	}
+}
+
+// reopen requests the stream again until the endpoint agrees. It returns an error if the endpoint
+// is out of order or does not know the session: the library finds out the same.
+func (l *listener) reopen() error {
+	_ = l.body.Close() // the stream has ended
+	for {
+		l.wait = min(max(2*l.wait, l.least), longestWait)
+		select {
+		case <-time.After(l.wait):
+		case <-l.done:
+			return context.Canceled
+		}
+		resp, err := l.get(l.last)
+		switch {
+		case err != nil:
+			return err
+		case isStream(resp):
+			l.open(resp.Body)
+			return nil
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode < 400 || resp.StatusCode == http.StatusNotFound || resp.StatusCode >= 500 {
+			return io.EOF
+		}
+	}
+}
+
+// Close implements io.Closer.
+func (l *listener) Close() error { return l.body.Close() }
+
+// isStream reports whether resp is a stream of events.
+func isStream(resp *http.Response) bool {
+	t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	return resp.StatusCode == http.StatusOK && t == "text/event-stream"
 }
 
 // ownIssuer returns a transport that uses base. In protocol version 2025-03-26, servers are their
