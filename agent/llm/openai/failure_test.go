@@ -83,6 +83,12 @@ func TestStatus(t *testing.T) {
 		"too many in a minute": {429, `{"error":{"message":"Rate limit reached for gpt-4o on tokens ` +
 			`per min (TPM): Limit 30000, Used 29937, Requested 385. Please try again in 644ms.",` +
 			`"type":"tokens","param":null,"code":"rate_limit_exceeded"}}`, llm.RateLimited},
+		"wrong call": {400, `{"error":{"message":"Failed to call a function. Please adjust your ` +
+			`prompt. See 'failed_generation' for more details.","type":"invalid_request_error",` +
+			`"code":"tool_use_failed","failed_generation":"look{}</function>"}}`, llm.Unavailable},
+		"unknown tool": {400, `{"error":{"message":"Tool call validation failed: attempted to call ` +
+			`tool 'look' which was not in request.tools","type":"invalid_request_error"}}`,
+			llm.Unavailable},
 		"filter": {400, `{"error":{"code":"content_filter","message":"x"}}`,
 			llm.ContentRefused},
 		"flagged": {403, `{"error":{"message":"Input was flagged"}}`, llm.ContentRefused},
@@ -225,6 +231,8 @@ func TestErrorFrame(t *testing.T) {
 		// See https://github.com/earendil-works/pi/issues/8511.
 		"OpenRouter's provider breaks off": {[]string{content("x"), strings.Replace(stop,
 			`"stop"`, `"stop","native_finish_reason":"network_error"`, 1)}, llm.Unavailable},
+		"Groq finds a wrong call": {[]string{`data: {"error":{"message":"Tool choice is none, but ` +
+			`model called a tool","code":"tool_use_failed","status_code":400}}`}, llm.Unavailable},
 		"string":     {[]string{`data: {"error":"rate limit reached"}`}, llm.RateLimited},
 		"bare":       {[]string{content("x"), `{"error":{"message":"timed out"}}`}, llm.TimedOut},
 		"with event": {[]string{"event: error\n" + overloaded}, llm.Overloaded},

@@ -225,7 +225,9 @@ var (
 		"not support function calling", "function calling is not supported",
 		"'tools' is not supported", // OpenAI
 	}
-	keyWords = []string{
+	// Groq checks the calls of its models, and blames the request for a wrong one.
+	wrongCallWords = []string{"tool_use_failed", "tool call validation failed"}
+	keyWords       = []string{
 		"api key not valid", "api_key_invalid", "invalid_api_key", "invalid api key",
 		"incorrect api key", "authentication_error",
 	}
@@ -257,6 +259,8 @@ func (f *Failure) Kind() llm.Kind {
 		return llm.NoImages
 	case f.isBadRequest() && ContainsAny(words, noToolWords...):
 		return llm.NoTools
+	case f.isBadRequest() && ContainsAny(words, wrongCallWords...):
+		return llm.Unavailable // the next answer may be right
 	}
 	return f.kindByStatus(words)
 }
