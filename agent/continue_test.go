@@ -139,8 +139,9 @@ func TestContinueStoppedTask(t *testing.T) {
 		sub.Queue(uses("ask_me"))
 		w.start()
 		w.say("a", "hello")
+		asked := "What of ask_me?" + byCommand(w.code())
 		w.say("a", "/stop")
-		w.wantAnswers("a", "What of ask_me?", "Stopped, with one sub-agent.")
+		w.wantAnswers("a", asked, "Stopped, with one sub-agent.")
 		if i.cancelled != 1 {
 			t.Errorf("the call was cancelled %d times, want once", i.cancelled)
 		}

@@ -13,6 +13,7 @@ import (
 	"gateway/agent/policy"
 	"gateway/agent/pool"
 	"gateway/agent/question"
+	"gateway/agent/schedule"
 	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
 	"gateway/agent/turn"
@@ -73,6 +74,69 @@ func TestAskForNumbers(t *testing.T) {
 					t.Errorf("the model reads %q, want %q", got, "tool: "+want)
 				}
 			})
+		})
+	}
+}
+
+// byCommand returns the end of a question whose session gets no messages of people.
+func byCommand(code string) string {
+	return fmt.Sprintf("\n\nTo answer, send `/answer %s` and your answer.", code)
+}
+
+// The question of a job with a session of its own says how to answer it, because what people write
+// goes to their conversation. Its options have no numbers.
+func TestAskInOwnSession(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.jobs(schedule.Options{})
+		w.tools(ask.New())
+		w.model.Queue(asksFor("Which colour?", "red"), llmtest.Say("hello"), llmtest.Say("painted"))
+		w.start()
+		w.add(w.job("a", schedule.Task, "paint"))
+		code := w.code()
+		if b := w.outbox("a")[0].Buttons; len(b) != 1 || b[0].Number != 0 {
+			t.Errorf("the buttons are %+v, want one without a number", b)
+		}
+		w.say("a", "hi", "/answer "+code+" dark blue")
+		w.wantQuiet()
+		w.wantAnswers("a", "Which colour?"+byCommand(code), "hello", "Noted: dark blue", "painted")
+		asked := lines(w.request(3).Messages)
+		if got := asked[len(asked)-1]; got != "tool: The user answered: dark blue" {
+			t.Errorf("the job reads %q", got)
+		}
+	})
+}
+
+// A program that posts to a hook can't answer a question of its turn. The users of the chat can,
+// also in their own words if the turn runs in their conversation.
+func TestAskAfterPost(t *testing.T) {
+	t.Parallel()
+	for _, own := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			w.tools(ask.New())
+			w.model.Queue(asksFor("Which colour?"), llmtest.Say("painted"))
+			w.start()
+			w.put(w.posted("a", "paint", own))
+			code := w.code()
+			stranger := w.message("a", "/answer "+code+" red")
+			stranger.Role = bus.Guest
+			w.put(stranger)
+			w.say("b", "/answer "+code+" red")
+			w.wantAnswers("b", "I have asked somebody else.")
+			want := []string{"Which colour?", "I have asked somebody else."}
+			if own {
+				want[0] += byCommand(code)
+				want = append(want, "Noted: blue")
+				w.say("a", "/answer "+code+" blue")
+			} else {
+				w.say("a", "blue")
+			}
+			w.wantQuiet()
+			w.wantAnswers("a", append(want, "painted")...)
+			asked := lines(w.request(2).Messages)
+			if got := asked[len(asked)-1]; got != "tool: The user answered: blue" {
+				t.Errorf("the hook's turn reads %q", got)
+			}
 		})
 	}
 }

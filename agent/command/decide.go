@@ -64,8 +64,7 @@ func (d decisions) answer(ctx context.Context, r *Request) (Reply, error) {
 	code, text, _ := strings.Cut(r.Args, " ")
 	return d.decide(ctx, r, question.Ask, code,
 		func(tx *store.Tx, q *question.Question) (Reply, error) {
-			// A question is for one person. Its code, which others may have seen, does not let them answer.
-			if q.Sender != r.Message.Sender.ID || q.Address.Account != r.Message.From.Account {
+			if !q.MayAnswer(&r.Message) {
 				return Reply{Text: "I have asked somebody else."}, errUndecided
 			}
 			if strings.TrimSpace(text) == "" {

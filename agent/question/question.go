@@ -104,7 +104,7 @@ type Question struct {
 
 	Kind    Kind        `json:"kind"`
 	Address bus.Address `json:"address"`           // the conversation with the question
-	Sender  string      `json:"sender,omitempty"`  // platform id of the person asked; "": anybody
+	Sender  string      `json:"sender,omitempty"`  // platform id of who is asked; "": all users
 	MinRole bus.Role    `json:"least,omitempty"`   // the lowest role that may decide
 	Text    string      `json:"text"`              // the text that people read
 	Options []string    `json:"options,omitempty"` // of an Ask: the answers to choose from
@@ -115,6 +115,16 @@ type Question struct {
 	// is in the middle of the call, which ends with the process.
 	Continues json.RawMessage `json:"continues,omitempty"`
 	Running   bool            `json:"running,omitempty"`
+}
+
+// MayAnswer reports whether the author of m may answer q. A question is for one person: its code,
+// which others may have seen, does not let them answer. If a program began the turn, the question
+// is for the users of the chat in which it was asked.
+func (q *Question) MayAnswer(m *bus.InboundMessage) bool {
+	if q.Sender == "" {
+		return m.From == q.Address && m.Role.AtLeast(bus.User)
+	}
+	return m.Sender.ID == q.Sender && m.From.Account == q.Address.Account
 }
 
 // Numbered reports whether a person may choose an option by writing its number. They may not if the

@@ -131,12 +131,37 @@ func Approvable(found tool.Tool, c tool.Call) policy.Call {
 // waits returns the question that a tool has asked instead of returning a result, or nil.
 func (t *permissions) waits(r tool.Result) *approvalRequest {
 	w := r.Wait
-	q := question.Question{Kind: question.Ask, Sender: t.sender.ID, Text: w.Text, Options: w.Options,
-		Continues: w.State, Running: w.Cancel != nil, Expires: t.env.Now().Add(w.For)}
+	q := question.Question{Kind: question.Ask, Sender: answerer(&t.turn), Text: w.Text,
+		Options: w.Options, Continues: w.State, Running: w.Cancel != nil,
+		Expires: t.env.Now().Add(w.For)}
 	if w.Outcome {
 		q.Kind = question.Await
 	}
 	return &approvalRequest{question: q, result: r}
+}
+
+// answerer returns the platform's id of the person who may answer the questions of t. It is "" if a
+// program has posted to a hook: then users of the chat may answer.
+func answerer(t *turn) string {
+	if t.trigger.Origin.Kind == bus.Hook && !t.joined {
+		return ""
+	}
+	return t.sender.ID
+}
+
+// askInChat returns the message that asks q in the chat of t. Messages that people write
+// there go to their conversation. So the session of a job, a hook or a sub-agent gets an answer by
+// its command only.
+func askInChat(t *turn, q *question.Question) bus.OutboundMessage {
+	out := askFor(q, !t.group && t.role.AtLeast(q.MinRole))
+	out.ReplyTo = t.ReplyTo
+	if q.Kind == question.Ask && !t.Session.IsConversation() {
+		out.Text += fmt.Sprintf("\n\nTo answer, send `/answer %s` and your answer.", q.Code)
+		for i := range out.Buttons {
+			out.Buttons[i].Number = 0
+		}
+	}
+	return out
 }
 
 // askFor returns the message that asks q. alone means that the only reader of the chat is allowed

@@ -24,7 +24,7 @@ func (t *toolRound) suspendFor(ctx context.Context, c llm.ToolCall, a *approvalR
 	q := &a.question
 	q.Session, q.Turn, q.Call, q.Address = t.Session.String(), t.ID, c.ID, t.Address
 	if q.Kind == question.Approve {
-		q.Sender = t.sender.ID
+		q.Sender = answerer(&t.turn)
 	}
 	var refusal *tool.RefusedError
 	err := t.tx(ctx, func(tx *store.Tx) error {
@@ -75,9 +75,7 @@ func (t *toolRound) putPrompts(tx *store.Tx, q *question.Question) error {
 	if q.Kind == question.Await {
 		return nil
 	}
-	out := askFor(q, !t.group && t.role.AtLeast(q.MinRole))
-	out.ReplyTo = t.ReplyTo
-	if err := t.env.Outbox.Put(tx, out, t.env.Now()); err != nil {
+	if err := t.env.Outbox.Put(tx, askInChat(&t.turn, q), t.env.Now()); err != nil {
 		return err
 	}
 	if q.Kind != question.Approve || t.role.AtLeast(q.MinRole) {
