@@ -234,7 +234,7 @@ func (d *Dispatcher) route(ctx, work context.Context, r bus.Received, bound int)
 	if err == nil || store.IsLost(err) {
 		return err
 	}
-	return d.reportFailure(ctx, r, err)
+	return d.reportFailure(ctx, r, turn.SayBroken, err)
 }
 
 // handOut starts r if it is a command, or gives it to its session. A short voice message may be a

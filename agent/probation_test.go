@@ -2,12 +2,14 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"gateway/agent/attachment"
+	"gateway/agent/command"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/pool"
@@ -122,6 +124,34 @@ func TestProbation(t *testing.T) {
 			t.Error("something is still noted as tried alone")
 		}
 	})
+}
+
+// A command that crashes processes is given up like other messages. After a crash it is counted
+// before it runs, and as a suspect it is tried alone. Other messages are answered.
+func TestCommandThatCrashes(t *testing.T) {
+	t.Parallel()
+	for crashes, want := range map[int]string{
+		0: "1 started, tried: ", 2: "1 started, tried: session test/a", 3: turn.SayGaveUp,
+	} {
+		inWorld(t, func(w *world) {
+			w.died("")
+			w.opts.Commands = []command.Command{{Name: "boom", MinRole: bus.Guest,
+				Run: func(context.Context, *command.Request) (command.Reply, error) {
+					return command.Reply{Text: fmt.Sprintf("%d started, tried: %s",
+						w.count("SELECT count(*) FROM inbox WHERE handed = 1"),
+						w.column("SELECT suspect FROM lives")[0])}, nil
+				}}}
+			w.model.Queue(llmtest.Say("hi"))
+			w.say("a", "/boom", "hello")
+			w.exec("UPDATE inbox SET crashes = $1 WHERE message = '1'", crashes)
+			w.start()
+			w.wantQuiet()
+			w.wantAnswers("a", want, "hi")
+			if n := w.count("SELECT count(*) FROM lives WHERE suspect <> ''"); n != 0 {
+				t.Error("something is still noted as tried alone")
+			}
+		})
+	}
 }
 
 // A message with a file is counted before its file is read. A message without a file is counted

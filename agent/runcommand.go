@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"gateway/agent/turn"
 	"gateway/agent/voice"
 	"gateway/bus"
+	"gateway/session"
 	"gateway/store"
 	"gateway/store/fault"
 )
@@ -46,14 +48,39 @@ func (d *Dispatcher) transcribe(
 // runCommand runs a command and tells the sender if it failed. If it failed because the process is
 // stopping, it is left to the next process. An error means that the store is lost.
 func (d *Dispatcher) runCommand(ctx context.Context, r bus.Received) error {
-	err := d.command(ctx, r)
+	if r.Crashes >= turn.MaxCrashes {
+		return d.reportFailure(ctx, r, turn.SayGaveUp, errCrashes)
+	}
+	err := d.counted(ctx, r)
 	switch {
 	case err == nil || store.IsLost(err):
 		return err
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return nil
 	}
-	return d.reportFailure(ctx, r, err)
+	return d.reportFailure(ctx, r, turn.SayBroken, err)
+}
+
+// errCrashes reports a command that has crashed several processes.
+var errCrashes = errors.New("processes crash while they run the command")
+
+// counted runs a command. For some time after a crash it records that first, so that a crash counts
+// against the command, as it does against messages whose turns begin. A command that was under way
+// in several crashes is tried alone.
+func (d *Dispatcher) counted(ctx context.Context, r bus.Received) (err error) {
+	if d.opts.Now().Before(d.env.CountUntil) {
+		err := d.DB.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+			return d.Inbox.MarkStarted(tx, []bus.Received{r})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if !pool.IsSuspect(r) {
+		return d.command(ctx, r)
+	}
+	failed := d.Life.Try(ctx, pool.TrialOf(session.Of(r.Message)), func() { err = d.command(ctx, r) })
+	return cmp.Or(err, failed)
 }
 
 // command runs a command. It returns a panic as an error.
@@ -70,16 +97,18 @@ func (d *Dispatcher) command(ctx context.Context, r bus.Received) (err error) {
 	return d.commands.Run(ctx, r)
 }
 
-// reportFailure tells the sender of a message that it could not be handled because of an error. It
-// returns an error only if the store is lost.
-func (d *Dispatcher) reportFailure(ctx context.Context, r bus.Received, cause error) error {
+// reportFailure tells the sender of a message that it could not be handled, because of the error
+// cause. It returns an error only if the store is lost.
+func (d *Dispatcher) reportFailure(
+	ctx context.Context, r bus.Received, say string, cause error,
+) error {
 	d.opts.Logger.ErrorContext(ctx, "message not handed out", "seq", r.Seq, "err", cause)
 	err := d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 		ok, err := d.Inbox.Answer(tx, r.Seq)
 		if err != nil || !ok {
 			return err
 		}
-		return d.Outbox.Put(tx, pool.Reply(r.Message, turn.SayBroken), d.opts.Now())
+		return d.Outbox.Put(tx, pool.Reply(r.Message, say), d.opts.Now())
 	})
 	return store.LogUnlessLost(ctx, d.opts.Logger, "message not answered", err)
 }

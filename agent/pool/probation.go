@@ -27,8 +27,8 @@ const (
 	CountedTime = time.Hour
 )
 
-// isSuspect reports whether r must be tried alone.
-func isSuspect(r bus.Received) bool { return r.Crashes >= turn.MaxCrashes-1 }
+// IsSuspect reports whether r must be tried alone.
+func IsSuspect(r bus.Received) bool { return r.Crashes >= turn.MaxCrashes-1 }
 
 // TrialOf returns the name under which a session is tried alone, for [store.Life].
 func TrialOf(key session.Key) string { return "session " + key.String() }
@@ -173,7 +173,7 @@ func (pr *probation) try(ctx, work context.Context, w *worker) {
 // endTrial ends the trial of w: its turn has written something, or ended says that w has ended. The
 // trial continues if another suspect waits. The pool's mu is held.
 func (w *worker) endTrial(ended bool) {
-	if w.trialEnded == nil || !ended && slices.ContainsFunc(w.waiting, isSuspect) {
+	if w.trialEnded == nil || !ended && slices.ContainsFunc(w.waiting, IsSuspect) {
 		return
 	}
 	close(w.trialEnded)

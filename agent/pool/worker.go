@@ -122,11 +122,11 @@ func (w *worker) claim() []bus.Received {
 	n := 1
 	w.standalone = w.waiting[0].Message.Origin.Standalone()
 	switch mode := w.pool.Mode(w.key); {
-	case w.standalone, isSuspect(w.waiting[0]):
+	case w.standalone, IsSuspect(w.waiting[0]):
 	case mode == Collect, mode == Interrupt:
 		n = w.asked(askerOf(w.waiting[0].Message))
 	default:
-		for n < len(w.waiting) && !isSuspect(w.waiting[n]) && w.joined(n) {
+		for n < len(w.waiting) && !IsSuspect(w.waiting[n]) && w.joined(n) {
 			n++
 		}
 	}
@@ -180,7 +180,7 @@ func (w *worker) Next(files bool) []bus.Received {
 // pool's mu is held.
 func (w *worker) asked(by asker) int {
 	i := slices.IndexFunc(w.waiting, func(r bus.Received) bool {
-		return r.Message.Origin.Standalone() || isSuspect(r) || by.isOther(r.Message)
+		return r.Message.Origin.Standalone() || IsSuspect(r) || by.isOther(r.Message)
 	})
 	if i < 0 {
 		return len(w.waiting)
