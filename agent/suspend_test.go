@@ -439,3 +439,19 @@ func owners(chats ...string) func(q store.Queryer) ([]bus.Address, error) {
 		return list, nil
 	}
 }
+
+// A question that can't be read any more ends only its turn, which tells the chat.
+func TestUnreadableQuestion(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.tools(ask.New())
+		w.model.Queue(asksFor("Which?"), llmtest.Say("what is red?"))
+		w.start()
+		w.say("a", "paint it")
+		w.exec("UPDATE questions SET body = '{'")
+		w.say("a", "red")
+		w.lived()
+		w.wantQuiet()
+		w.wantAnswers("a", "Which?", turn.SayBroken, "what is red?")
+	})
+}

@@ -61,10 +61,15 @@ func (rv review) run(ctx, work context.Context, key session.Key) error {
 		return err
 	}
 	q, err := question.Find(rv.env.DB.Read(work), p.question.ID)
-	if err != nil && !errors.Is(err, question.ErrNone) { // ErrNone: erased with its conversation
-		return err
+	gone := errors.Is(err, question.ErrNone) // erased with its conversation
+	if !gone && err != nil {
+		// A turn whose question can't be read ends and tells the chat.
+		_, err = rv.env.DB.RepairRows(work, rv.env.Logger, err, question.SetAside)
+		if gone = err == nil; err != nil {
+			return err
+		}
 	}
-	if err == nil && q.State == question.Open {
+	if !gone && q.State == question.Open {
 		if decided, err := rv.decide(ctx, p, q); err != nil || !decided {
 			return err
 		}
