@@ -103,9 +103,10 @@ func (w *worker) next(ctx context.Context) []bus.Received {
 	}
 }
 
-// debounce returns the time without new messages after which a turn begins. The pool's mu is held.
+// debounce returns the time without new messages after which a turn begins. It is 0 if no further
+// message can join those of the turn, because another one follows them. The pool's mu is held.
 func (w *worker) debounce() time.Duration {
-	if w.waiting[0].Message.Origin.Standalone() {
+	if w.waiting[0].Message.Origin.Standalone() || w.claimable() < len(w.waiting) {
 		return 0
 	}
 	if w.pool.Mode(w.key) == Collect {
@@ -117,12 +118,11 @@ func (w *worker) debounce() time.Duration {
 	return w.pool.Config().Debounce[w.waiting[0].Message.From.Account]
 }
 
-// claim removes the messages of the next turn from waiting. The pool's mu is held.
-func (w *worker) claim() []bus.Received {
+// claimable returns how many of the waiting messages the next turn claims. The pool's mu is held.
+func (w *worker) claimable() int {
 	n := 1
-	w.standalone = w.waiting[0].Message.Origin.Standalone()
 	switch mode := w.pool.Mode(w.key); {
-	case w.standalone, IsSuspect(w.waiting[0]):
+	case w.waiting[0].Message.Origin.Standalone(), IsSuspect(w.waiting[0]):
 	case mode == Collect, mode == Interrupt:
 		n = w.asked(askerOf(w.waiting[0].Message))
 	default:
@@ -130,6 +130,13 @@ func (w *worker) claim() []bus.Received {
 			n++
 		}
 	}
+	return n
+}
+
+// claim removes the messages of the next turn from waiting. The pool's mu is held.
+func (w *worker) claim() []bus.Received {
+	n := w.claimable()
+	w.standalone = w.waiting[0].Message.Origin.Standalone()
 	w.claiming, w.waiting = w.waiting[:n:n], w.waiting[n:]
 	w.listen(w.claiming)
 	return w.claiming
