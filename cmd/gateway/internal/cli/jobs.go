@@ -209,7 +209,7 @@ func (n *newJob) speaker(q store.Queryer, cfg *config.Config) (m bus.InboundMess
 	last, ok, err := bus.LastMessage(q, to)
 	// A job needs a role to run with, and only a message tells who is there.
 	if err == nil && !ok {
-		err = fmt.Errorf("nobody has written in %s yet, so the gateway does not know who is there: "+
+		err = fmt.Errorf("nobody has written in %s lately, so the gateway does not know who is there: "+
 			"somebody must write to the bot there first", n.to)
 	}
 	return last.Message, err
