@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -146,6 +147,7 @@ func (k knowledge) history(ctx context.Context, r *Request) (Reply, error) {
 // skills answers /skills.
 func (k knowledge) skills(_ context.Context, r *Request) (Reply, error) {
 	var b strings.Builder
+	example := ""
 	if k.Skills != nil {
 		hidden := k.Sessions.HiddenSkills(r.Message)
 		for _, s := range k.Skills.List(string(r.scope())) {
@@ -160,6 +162,8 @@ func (k knowledge) skills(_ context.Context, r *Request) (Reply, error) {
 				state = " (switched off)"
 			case len(s.Missing) > 0:
 				state = " (lacks " + strings.Join(s.Missing, ", ") + ")"
+			default:
+				example = cmp.Or(example, s.Name)
 			}
 			fmt.Fprintf(&b, "- `$%s`%s: %s\n", s.Name, state, firstSentence(s.Description))
 		}
@@ -167,7 +171,9 @@ func (k knowledge) skills(_ context.Context, r *Request) (Reply, error) {
 	if b.Len() == 0 {
 		return Reply{Text: "There are no skills."}, nil
 	}
-	b.WriteString("\nName one in a message, as in `$summarize`, and I follow it.")
+	if example != "" {
+		fmt.Fprintf(&b, "\nName one in a message, as in `$%s`, and I follow it.", example)
+	}
 	return Reply{Text: b.String()}, nil
 }
 
