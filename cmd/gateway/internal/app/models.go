@@ -184,12 +184,15 @@ type LocalServer struct {
 	Models  []string // the models that it offers for conversations; not empty
 }
 
+// LocalNames are the names of the model servers that [LocalServers] knows.
+var LocalNames = []string{"ollama", "lmstudio"}
+
 // LocalServers returns the model servers on this machine that answer on their usual ports.
 // ollamaHost is the value of OLLAMA_HOST, or "".
 func LocalServers(ctx context.Context, ollamaHost string) (list []LocalServer) {
 	for _, s := range []LocalServer{
-		{Name: "ollama", BaseURL: ollamaAddress(ollamaHost)},
-		{Name: "lmstudio", BaseURL: "127.0.0.1:1234"},
+		{Name: LocalNames[0], BaseURL: ollamaAddress(ollamaHost)},
+		{Name: LocalNames[1], BaseURL: "127.0.0.1:1234"},
 	} {
 		s.BaseURL = "http://" + s.BaseURL + "/v1"
 		if s.Models = OfferedModels(ctx, s.BaseURL, ""); len(s.Models) > 0 {

@@ -478,3 +478,31 @@ func TestSetupLocal(t *testing.T) {
 		t.Errorf("the home is %v, %v", info, err)
 	}
 }
+
+// TestSetupDemo checks that the demo answers after somebody has chosen it, also in place of another
+// model or of a server on this machine. A missing server is not called an unknown provider.
+func TestSetupDemo(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]string{"server": "",
+		"model": "[models.old]\nmodel = \"m\"\nbase_url = \"http://127.0.0.1:1/v1\"\n"} {
+		t.Run(name, func(t *testing.T) {
+			n := newSetupHome(t)
+			n.withoutAPI("TELEGRAM", "DISCORD", "WHATSAPP")
+			out, err := n.gateway("", []string{"OLLAMA_HOST=127.0.0.1:1"}, "setup", "--no-input",
+				"--provider", "ollama")
+			if err == nil || !strings.Contains(out, "ollama: no server of it answers") {
+				t.Errorf("without a server: %v\n%s", err, out)
+			}
+			n.model.SetModels("qwen3:8b")
+			n.env = append(n.env, "OLLAMA_HOST="+strings.TrimSuffix(n.model.URL, "/v1"))
+			writeFile(t, filepath.Join(n.home, "config.toml"), []byte(before))
+			if out, err = n.gateway("", nil, "setup", "--no-input", "--provider", "demo"); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			out, err = n.gateway("", nil, "chat", "-m", "hello")
+			if err != nil || !strings.Contains(out, "I am the demo model") {
+				t.Errorf("the chat: %v\n%s", err, out)
+			}
+		})
+	}
+}

@@ -67,8 +67,8 @@ func offers(models []string) string {
 // modelFlags are the flags that answer the questions about the model.
 var modelFlags = []string{"provider", "base-url", "key", "model"}
 
-// askModel asks which model answers. It changes nothing if the person keeps the present model or
-// chooses the demo.
+// askModel asks which model answers. It changes nothing if the person keeps the present model, or
+// chooses the demo where it answers anyway.
 func (w *wizard) askModel(ctx context.Context) error {
 	if w.isSkipped(modelFlags...) {
 		return nil
@@ -82,16 +82,23 @@ func (w *wizard) askModel(ctx context.Context) error {
 			return err
 		}
 	}
-	c, err := w.askProvider(ctx)
-	if err != nil || c.name == demoChoice {
+	c, local, err := w.askProvider(ctx)
+	switch {
+	case err != nil:
 		return err
+	case c.name != demoChoice:
+		return w.askModelOf(ctx, c)
+	case w.cfg.Agent.Model != demoChoice, local && !w.before.has("agent", "model"):
+		w.set(demoChoice, "agent", "model")
 	}
-	return w.askModelOf(ctx, c)
+	return nil
 }
 
-// askProvider asks which provider's model the agent uses.
-func (w *wizard) askProvider(ctx context.Context) (chosen choice, err error) {
+// askProvider asks which provider's model the agent uses. local reports whether a server on this
+// machine would answer if no model was configured.
+func (w *wizard) askProvider(ctx context.Context) (chosen choice, local bool, err error) {
 	list, first := w.choices(ctx)
+	local = slices.ContainsFunc(list, func(c choice) bool { return c.models != nil })
 	if !w.quiet && !w.answered("provider") {
 		for i, c := range list {
 			w.printf("  %2d  %-11s %s", i+1, c.name, c.about)
@@ -106,9 +113,16 @@ func (w *wizard) askProvider(ctx context.Context) (chosen choice, err error) {
 				return nil
 			}
 		}
+		if slices.Contains(app.LocalNames, strings.ToLower(answer)) {
+			why := "no server of it answers on this machine"
+			if w.offline {
+				why = "servers on this machine are not looked for with --offline"
+			}
+			return fmt.Errorf("%s: %s; %q takes the address of any server", answer, why, otherChoice)
+		}
 		return fmt.Errorf("there is no provider %q", answer)
 	})
-	return chosen, err
+	return chosen, local, err
 }
 
 // A modelSetup is a model that is being set up.
