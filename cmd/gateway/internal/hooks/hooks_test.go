@@ -358,6 +358,7 @@ func TestRefused(t *testing.T) {
 		{"no JSON", bearer("b", js, "{"), 400},
 		{"JSON and more", bearer("b", js, "{} {}"), 400},
 		{"form without UTF-8", bearer("b", "application/x-www-form-urlencoded", "a=%ff"), 400},
+		{"empty form", bearer("b", "application/x-www-form-urlencoded", ""), 400},
 		{"broken form", bearer("b", "application/x-www-form-urlencoded", "a=%zz"), 400},
 		{"nothing", bearer("b", "text/plain", ""), 400},
 		{"spaces", bearer("b", "text/plain", " \n"), 400},

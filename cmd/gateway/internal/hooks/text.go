@@ -58,6 +58,13 @@ func decode(contentType string, body []byte) (data any, text string, err error) 
 		!strings.EqualFold(charset, "us-ascii") {
 		return nil, "", &refusal{http.StatusUnsupportedMediaType, Refused, "want text in UTF-8", 0}
 	}
+	const form = "application/x-www-form-urlencoded"
+	if kind == form && !isForm(body) {
+		kind = ""
+		if json.Valid(body) {
+			kind = "application/json"
+		}
+	}
 	switch {
 	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
 		if data, err = parseJSON(body); err != nil {
@@ -66,7 +73,7 @@ func decode(contentType string, body []byte) (data any, text string, err error) 
 		var spaceless bytes.Buffer
 		_ = json.Compact(&spaceless, body) // can't fail, since the JSON is valid
 		return data, spaceless.String(), nil
-	case kind == "application/x-www-form-urlencoded":
+	case kind == form:
 		values, err := url.ParseQuery(string(body))
 		if err != nil || !utf8.ValidString(joined(values)) {
 			return nil, "", refused("want a form in UTF-8")
@@ -78,6 +85,13 @@ func decode(contentType string, body []byte) (data any, text string, err error) 
 		return fields, plainjson.Text(fields), nil
 	}
 	return string(body), string(body), nil
+}
+
+// isForm reports whether a body can be a form. curl and other programs say so of each body, also of
+// JSON and of text. A form begins with a name, which has no spaces, braces and quotation marks.
+func isForm(body []byte) bool {
+	name, _, found := bytes.Cut(body, []byte("="))
+	return found && len(name) > 0 && !bytes.ContainsAny(name, " \t\r\n{}\"")
 }
 
 // joined returns all names and values of a form.

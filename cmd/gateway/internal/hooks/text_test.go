@@ -19,6 +19,13 @@ func TestText(t *testing.T) {
 		{"", "application/json", "{\n \"b\" : [1, 2.50],\n \"a\":\"<é>\"}", `{"b":[1,2.50],"a":"<é>"}`},
 		{"", "application/vnd.api+json", `[ 1 ]`, `[1]`},
 		{"", form, "b=2+3&a=1&a=7", `{"a":"1","b":"2 3"}`},
+		{"", form, `payload={"a": "b c"}`, `{"payload":"{\"a\": \"b c\"}"}`},
+		// Programs such as curl call everything a form.
+		{"", form, "disk 91% full & more = bad", "disk 91% full & more = bad"},
+		{"", form, "failed", "failed"},
+		{"", form, `{"url": "http://a/?b=c"}`, `{"url":"http://a/?b=c"}`},
+		{"{{ status }}: {{ url }}", form, `{"status":"failed","url":"http://a/?b=c&d"}`,
+			"failed: http://a/?b=c&d"},
 
 		{"{{ repository.name }}: {{.status}}", js,
 			`{"repository":{"name":"site"},"status":"failed"}`, "site: failed"},
