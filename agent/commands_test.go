@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -229,5 +230,26 @@ func TestContext(t *testing.T) {
 				t.Errorf("answer %d to another chat is %q, want %q in it", i, got, part)
 			}
 		}
+	})
+}
+
+// The pause between two exports is never longer than an hour, also if the clock was set back since
+// the first one.
+func TestExportWhenClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		var ahead atomic.Int64
+		ahead.Store(int64(8 * time.Hour))
+		w.opts.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		w.start()
+		w.tells(5, "a", "/export")
+		w.sleep(time.Minute)
+		w.tells(5, "a", "/export")
+		ahead.Store(0)
+		w.sleep(time.Minute)
+		w.tells(5, "a", "/export")
+		w.wantQuiet()
+		w.wantAnswers("a", "I have made an export for you less than an hour ago. Please ask again in "+
+			"60 minutes.")
 	})
 }

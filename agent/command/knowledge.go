@@ -207,7 +207,8 @@ func (k knowledge) export(ctx context.Context, r *Request) (Reply, error) {
 	if err != nil {
 		return Reply{}, err
 	}
-	if wait := last.Add(exportPause).Sub(k.Now()); wait > 0 {
+	// A longer wait means that the clock was set back since.
+	if wait := last.Add(exportPause).Sub(k.Now()); wait > 0 && wait <= exportPause {
 		return Reply{Text: fmt.Sprintf("I have made an export for you less than an hour ago. "+
 			"Please ask again in %s.", background.Count(int(wait/time.Minute)+1, "minute"))}, nil
 	}
