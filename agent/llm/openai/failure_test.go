@@ -205,6 +205,35 @@ func TestCallsWithoutTools(t *testing.T) {
 	}
 }
 
+// A model whose id does not tell that it wants the newer name of the limit says so. See
+// https://github.com/murtaza-nasir/speakr/issues/367.
+func TestNewLimit(t *testing.T) {
+	var bodies []string
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		bodies = append(bodies, string(body))
+		if strings.Contains(string(body), `"max_tokens"`) {
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, `{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported `+
+				`with this model. Use 'max_completion_tokens' instead.","param":"max_tokens",`+
+				`"type":"invalid_request_error","code":"unsupported_parameter"}}`)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, content("done")+"\n\ndata: [DONE]\n\n")
+	}))
+	defer srv.Close()
+	m := New("test", "our-deployment", &Options{BaseURL: srv.URL, HTTP: srv.Client()})
+	for range 2 {
+		if text, _, err := collect(t.Context(), m, conversation(nil)); err != nil || text != "done" {
+			t.Errorf("got %q, %v", text, err)
+		}
+	}
+	if len(bodies) != 3 || !strings.Contains(bodies[2], `"max_completion_tokens":100`) {
+		t.Errorf("the requests are %q", bodies)
+	}
+}
+
 // An error within a stream has the right kind, also after a good beginning.
 func TestErrorFrame(t *testing.T) {
 	overloaded := `data: {"error":{"message":"overloaded","code":529}}`

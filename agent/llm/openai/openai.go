@@ -92,9 +92,14 @@ type Model struct {
 	tools   toolCache
 	systems systemCache
 
-	// calledTools is set once the provider has refused calls in a request without tools.
-	calledTools atomic.Bool
+	lessons atomic.Uint32 // lessons from refused requests
 }
+
+// Lessons from refused requests, as bits.
+const (
+	nameTools uint32 = 1 << iota // calls need tools, also if they may not be used
+	newLimit                     // the output limit is max_completion_tokens
+)
 
 var _ llm.Model = (*Model)(nil)
 
@@ -141,11 +146,13 @@ func (m *Model) Efforts() []llm.Effort { return m.think.list() }
 // Stream implements [llm.Model].
 func (m *Model) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event, error] {
 	return func(yield func(llm.Event, error) bool) {
-		start, known := time.Now(), m.calledTools.Load()
+		start := time.Now()
+		known := m.lessons.Load()
 		show := func(e llm.Event) bool { return yield(e, nil) }
 		a, err := m.answer(ctx, req, show)
-		if !known && len(req.Tools) == 0 && needsTools(err) {
-			m.calledTools.Store(true)
+		for lesson := lessonOf(req, err); lesson&^known != 0; lesson = lessonOf(req, err) {
+			known |= lesson
+			m.lessons.Or(lesson)
 			a, err = m.answer(ctx, req, show)
 		}
 		switch {

@@ -78,7 +78,8 @@ func (m *Model) body(req llm.Request) (outgoing, error) {
 	if !m.quirks.strict {
 		w.StreamOptions = map[string]any{"include_usage": true}
 	}
-	if m.quirks.newMaxTokens {
+	lessons := m.lessons.Load()
+	if m.quirks.newMaxTokens || lessons&newLimit != 0 {
 		w.MaxCompletionTokens = req.MaxOutput
 	} else {
 		w.MaxTokens = req.MaxOutput
@@ -100,7 +101,7 @@ func (m *Model) body(req llm.Request) (outgoing, error) {
 	head = append(slices.Clip(head), noMessages[:len(noMessages)-1]...)
 	messages = append(append(messages, ']'), tail...)
 	specs, end := req.Tools, []byte("}")
-	if len(specs) == 0 && m.calledTools.Load() {
+	if len(specs) == 0 && lessons&nameTools != 0 {
 		specs = calledTools(req.Messages)
 		if fields["tool_choice"] == nil {
 			end = []byte(`,"tool_choice":"none"}`)
@@ -129,12 +130,24 @@ func calledTools(messages []llm.Message) (specs []llm.ToolSpec) {
 	return specs
 }
 
-// needsTools reports whether a provider refuses calls in the history of a request without tools.
-// Bedrock does, and proxies in front of it and of Claude, such as LiteLLM.
-func needsTools(err error) bool {
+// lessonOf returns how the provider wants req instead, if err says so, or 0.
+func lessonOf(req llm.Request, err error) uint32 {
 	e, ok := errors.AsType[*llm.Error](err)
-	return ok && e.Kind == llm.BadRequest && wire.ContainsAny(strings.ToLower(e.Error()),
-		"without `tools=` param", "toolconfig field must be defined", "must define tools")
+	if !ok || e.Kind != llm.BadRequest {
+		return 0
+	}
+	words := strings.ToLower(e.Error())
+	switch {
+	// Bedrock refuses calls in the history of a request without tools, and so do proxies in front of
+	// it and of Claude, such as LiteLLM.
+	case len(req.Tools) == 0 && wire.ContainsAny(words, "without `tools=` param",
+		"toolconfig field must be defined", "must define tools"):
+		return nameTools
+	// The names of Azure's deployments and of a proxy's models need not tell what they are.
+	case req.MaxOutput > 0 && strings.Contains(words, "use 'max_completion_tokens' instead"):
+		return newLimit
+	}
+	return 0
 }
 
 // noMessages is the empty list that the messages replace.
