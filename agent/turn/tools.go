@@ -39,7 +39,7 @@ type toolRound struct {
 
 	cancelCall func()   // ends the call that waits for the answer to asked; or nil
 	heldCall   heldCall // the call that waited for the answer when the turn was suspended
-	wrote      bool     // a tool may have changed documents of the scope
+	wrote      bool     // documents of the scope may have changes that are not recorded
 }
 
 // useTools makes the tool calls of m. It writes m before the first call, and each result as soon as
@@ -270,6 +270,9 @@ func (t *toolRound) runTool(
 	t.record(ctx, c, string(args), background.ByHand)
 	d.result, err = t.runApart(ctx, found, call)
 	t.record(ctx, c, string(args), background.Written)
+	if own, _ := documentsIn(string(args)); own && errors.Is(err, ErrAbandoned) {
+		t.wrote = true // it still runs
+	}
 	switch cause := context.Cause(ctx); {
 	case err == nil || errors.Is(err, ErrAbandoned):
 	case cause == errToolTimeout:
@@ -280,9 +283,10 @@ func (t *toolRound) runTool(
 	return d, err
 }
 
-// record records, as a change by somebody, the documents that the call c may change. It notes
-// whether c may change documents of the scope. People's changes are recorded before the call, so
-// that the agent's version has only the agent's changes. A call that is not pure runs alone.
+// record records, as a change by somebody, the documents that the call c may change. If that fails
+// for documents of the scope, the end of the turn records them. People's changes are recorded
+// before the call, so that the agent's version has only the agent's changes. A call that is not
+// pure runs alone.
 func (t *toolRound) record(ctx context.Context, c llm.ToolCall, args string, by version.Change) {
 	own, shared := documentsIn(args)
 	// Nobody else can change the shared documents.
@@ -290,7 +294,6 @@ func (t *toolRound) record(ctx context.Context, c llm.ToolCall, args string, by 
 	if t.effect(c) == tool.Pure || !own && !shared {
 		return
 	}
-	t.wrote = t.wrote || own
 	if t.env.Documents == nil {
 		return
 	}
@@ -300,16 +303,20 @@ func (t *toolRound) record(ctx context.Context, c llm.ToolCall, args string, by 
 	}
 	err := t.env.Merger.Versions.Record(context.WithoutCancel(ctx), scope, shared, by)
 	if err != nil {
+		t.wrote = t.wrote || own
 		t.logger().WarnContext(ctx, "versions of documents lack a change, which the next one contains",
 			"author", by.Author, "err", err)
 	}
 }
 
 // documentsIn reports whether the arguments of a call name documents or skills of the scope, and
-// whether they may name shared ones.
+// whether they name shared ones.
 func documentsIn(args string) (own, shared bool) {
-	return strings.Contains(args, memoryFolder+"/"),
-		strings.Contains(args, ".md") || strings.Contains(args, document.SkillsFolder+"/")
+	for _, name := range append([]string{document.SkillsFolder + "/"}, document.SharedNames...) {
+		shared = shared ||
+			strings.Count(args, name) > strings.Count(args, memoryFolder+"/"+name)
+	}
+	return strings.Contains(args, memoryFolder+"/"), shared
 }
 
 // crashed returns the error of a call that has panicked.
