@@ -36,7 +36,7 @@ func TestPolicyOfJoinerInTask(t *testing.T) {
 		release := make(chan struct{})
 		w.model.Queue(held(uses("look"), release), spawns(false, "change it"), llmtest.Say("sent"),
 			llmtest.Say("told"))
-		sub.Queue(uses("change"), llmtest.Say("not possible"))
+		sub.Queue(later(uses("change")), llmtest.Say("not possible"))
 		w.start()
 		w.joins("a", "b", "change it")
 		w.sleep(time.Minute)

@@ -117,7 +117,7 @@ func TestSilentOutcome(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.jobs(schedule.Options{})
-		w.spawning().Queue(llmtest.Say("nothing new"), llmtest.Say("a leak"))
+		w.spawning().Queue(later(llmtest.Say("nothing new")), later(llmtest.Say("a leak")))
 		w.model.Queue(spawns(false, "look"), llmtest.Say("HEARTBEAT_OK"),
 			llmtest.Say("HEARTBEAT_OK"))
 		w.start()

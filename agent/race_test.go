@@ -246,7 +246,7 @@ func TestAmbientIsNotForSubagents(t *testing.T) {
 		sub := w.spawning()
 		release := make(chan struct{})
 		w.model.Queue(held(spawns(false, "look"), release), llmtest.Say("sent"), llmtest.Say("blue"))
-		sub.Queue(llmtest.Say("it is blue"))
+		sub.Queue(later(llmtest.Say("it is blue")))
 		w.start()
 		w.put(inGroup(w.message("g", "which colour?"), "7", bus.Owner))
 		w.tx(func(tx *store.Tx) error {

@@ -58,6 +58,13 @@ func spawns(wait bool, tasks ...string) llmtest.Step {
 	return step
 }
 
+// later returns s with a delay, after everything else that is under way. The outcome of a sub-agent
+// that needs no time can join the turn that has started it.
+func later(s llmtest.Step) llmtest.Step {
+	s.Delay = time.Second
+	return s
+}
+
 // A sub-agent works in its own session. Its outcome begins a turn that reports it.
 func TestSpawn(t *testing.T) {
 	t.Parallel()
@@ -238,10 +245,6 @@ func TestStopOneSubagent(t *testing.T) {
 		sub := w.spawning()
 		never, release := make(chan struct{}), make(chan struct{})
 		sub.Queue(held(llmtest.Say("one"), never), held(llmtest.Say("two"), release))
-		later := func(s llmtest.Step) llmtest.Step { // begins after the sub-agents have asked their model
-			s.Delay = time.Second
-			return s
-		}
 		w.model.Queue(spawns(false, "1"), later(spawns(false, "2")),
 			later(llmtest.Call("subagents", `{"stop":"1-call_1"}`)),
 			llmtest.Call("subagents", `{"stop":"1-call_1"}`), llmtest.Say("stopped"))
@@ -273,7 +276,7 @@ func TestSubagentBudget(t *testing.T) {
 		w.opts.Usage = budget.New(&budget.Options{Turn: budget.Limit{Tokens: 8000}})
 		step := uses("look")
 		step.Usage = llm.Usage{Input: 900, Output: 100}
-		sub.Queue(step)
+		sub.Queue(later(step))
 		w.model.Queue(spawns(false, "look"), llmtest.Say("sent"), llmtest.Say("it could not"))
 		w.start()
 		w.say("a", "hello")
@@ -383,7 +386,7 @@ func TestOutcomeOfOverheard(t *testing.T) {
 		sub := w.spawning(counting("exec", tool.Once, &calls))
 		w.opts.Rules = policy.Rules{ruleFor("exec", policy.Deny, bus.User)}
 		w.model.Queue(spawns(false, "look"), llmtest.Say("sent"), uses("exec"), llmtest.Say("done"))
-		sub.Queue(llmtest.Say("run exec"))
+		sub.Queue(later(llmtest.Say("run exec")))
 		w.start()
 		w.tx(func(tx *store.Tx) error {
 			_, err := w.deps.Inbox.PutAmbient(tx, inGroup(w.message("g", "have it run"), "8", bus.User),
