@@ -113,9 +113,9 @@ func newBackground(d *Dispatcher, estimates *prompt.Estimator) backgroundTasks {
 	compactor := background.Compactor{Summarizer: summarizer}
 	b.background = background.NewRunner(&background.Runner{
 		DB: d.DB, Outbox: d.Outbox, Memory: d.Memory, Texts: h, Now: o.Now, Logger: o.Logger,
-		Parallel: max(leastTasks, o.Slots/slotsPerTask),
-		Eraser:   b.eraser,
-		Idle:     &background.IdleSweep{DB: d.DB, Settings: h, Now: o.Now},
+		Parallel: max(leastTasks, o.Slots/slotsPerTask), CountUntil: d.env.CountUntil,
+		Eraser: b.eraser,
+		Idle:   &background.IdleSweep{DB: d.DB, Settings: h, Now: o.Now},
 		Handlers: map[background.Kind]background.Handler{
 			background.Archive: b.archiver,
 			background.Compact: compactor,

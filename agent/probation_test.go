@@ -9,12 +9,15 @@ import (
 	"time"
 
 	"gateway/agent/attachment"
+	"gateway/agent/background"
 	"gateway/agent/command"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/pool"
 	"gateway/agent/turn"
 	"gateway/bus"
+	"gateway/memory"
+	"gateway/store"
 )
 
 // died leaves the life of a process that ended without a record of its end. suspect is what the
@@ -152,6 +155,66 @@ func TestCommandThatCrashes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A background task that was under way in many crashes is postponed, so that the process can do
+// everything else. A crash is counted before the task runs, and taken back if there was none.
+func TestTaskThatCrashes(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		crashes int
+		wait    time.Duration // until the task runs
+		counted int           // crashes while it runs
+	}{{0, 0, 1}, {9, 0, 10}, {10, time.Minute, 10}} {
+		inWorld(t, func(w *world) {
+			w.died("")
+			var ran []time.Time
+			counted := test.counted
+			release := make(chan struct{})
+			w.opts.Export = handlerFunc(func(ctx context.Context) {
+				ran = append(ran, time.Now())
+				if n := w.count("SELECT crashes FROM chores"); n != counted {
+					t.Errorf("%d crashes are counted, want %d", n, counted)
+				}
+				select {
+				case <-ctx.Done():
+				case <-release:
+				}
+			})
+			work := background.Work{Kind: background.Export, Scope: memory.OfPerson(5)}
+			w.tx(func(tx *store.Tx) error {
+				return background.Store{}.Put(tx, background.Task{Work: work}, time.Now())
+			})
+			w.exec("UPDATE chores SET crashes = $1", test.crashes)
+			began := time.Now()
+			w.start()
+			w.sleep(2 * time.Minute)
+			if len(ran) != 1 || ran[0].Sub(began) != test.wait {
+				t.Errorf("%d crashes: the task ran at %v, want after %v", test.crashes, ran, test.wait)
+			}
+			w.must(w.stop())
+			counted-- // also for the next process, because this one has ended in order
+			if n := w.count("SELECT crashes FROM chores"); n != counted {
+				t.Errorf("%d crashes are counted after a stop, want %d", n, counted)
+			}
+			close(release)
+			w.start()
+			w.wantQuiet()
+			if n := w.count("SELECT count(*) FROM chores"); n != 0 {
+				t.Errorf("%d tasks are left, want none", n)
+			}
+		})
+	}
+}
+
+// handlerFunc is a handler of background tasks, which are then done.
+type handlerFunc func(ctx context.Context)
+
+func (f handlerFunc) Do(
+	ctx context.Context, _ *background.Task,
+) (o background.Outcome, err error) {
+	f(ctx)
+	return o, nil
 }
 
 // A message with a file is counted before its file is read. A message without a file is counted

@@ -65,6 +65,10 @@ type Runner struct {
 	Now      func() time.Time
 	Logger   *slog.Logger
 
+	// CountUntil is the time until which each task is counted before it runs, so that a crash counts
+	// against it. It is zero unless the last process has crashed.
+	CountUntil time.Time
+
 	tasks  Store
 	wake   chan struct{}
 	panics atomic.Int64
@@ -235,12 +239,32 @@ func (r *Runner) scopes(t *Task) []memory.Scope {
 	return []memory.Scope{t.Scope}
 }
 
+// maxCrashes is the number of crashes after which a task is postponed, so that the gateway can do
+// everything else. It is high, because a crash counts against all tasks under way.
+const maxCrashes = 10
+
+var errCrashes = errors.New("background: processes crash while the task runs")
+
 // do does one task or postpones it. It returns only errors of the store.
 func (r *Runner) do(ctx context.Context, t *Task) error {
+	counted := r.Now().Before(r.CountUntil)
+	if counted && t.Crashes >= maxCrashes {
+		return r.postpone(ctx, t, errCrashes)
+	}
+	if counted {
+		err := r.DB.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+			return r.tasks.MarkStarted(tx, t)
+		})
+		if err != nil {
+			return err
+		}
+	}
 	o, err := r.handle(ctx, t)
-	switch {
-	case ctx.Err() != nil, errors.Is(err, ErrGone):
-		return nil // left to the next process
+	switch gone := ctx.Err() != nil || errors.Is(err, ErrGone); {
+	case gone && counted:
+		return commit(ctx, r.DB, func(tx *store.Tx) error { return r.tasks.MarkLeft(tx, t) })
+	case gone: // left to the next process
+		return nil
 	case err != nil:
 		return r.postpone(ctx, t, err)
 	}

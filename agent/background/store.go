@@ -28,7 +28,8 @@ CREATE TABLE chores (
 	UNIQUE (kind, scope, session, ref)
 );
 CREATE INDEX chores_due ON chores (due_ms);`, `
-CREATE INDEX chores_scope ON chores (scope, due_ms, id);`}}
+CREATE INDEX chores_scope ON chores (scope, due_ms, id);`, `
+ALTER TABLE chores ADD COLUMN crashes INTEGER NOT NULL DEFAULT 0; -- of processes while it ran`}}
 
 // A Kind is a kind of task.
 type Kind string
@@ -66,6 +67,7 @@ type Task struct {
 	Notice *bus.OutboundMessage
 
 	Attempts int // number of failed attempts
+	Crashes  int // number of processes that may have crashed because of it
 	puts     int64
 	tell     string // Notice in its stored form
 }
@@ -109,7 +111,7 @@ func (Store) IsAwaited(q store.Queryer, w Work) (is bool, err error) {
 func (Store) Due(q store.Queryer, now time.Time) ([]Task, error) {
 	return store.Collect(q, "background: read", func(scan store.Scan, c *Task) error {
 		err := scan(&c.ID, &c.Kind, &c.Scope, &c.Session, &c.Ref, &c.State, &c.tell, &c.puts,
-			&c.Attempts)
+			&c.Attempts, &c.Crashes)
 		if err != nil {
 			return err
 		}
@@ -122,7 +124,7 @@ func (Store) Due(q store.Queryer, now time.Time) ([]Task, error) {
 			c.State = nil
 		}
 		return nil
-	}, `SELECT id, kind, scope, session, ref, state, tell, puts, attempts
+	}, `SELECT id, kind, scope, session, ref, state, tell, puts, attempts, crashes
 		FROM chores WHERE due_ms <= $1 AND NOT EXISTS (SELECT 1 FROM chores o
 			WHERE o.scope = chores.scope AND o.due_ms <= $1 AND (o.kind = 'speak', o.due_ms, o.id)
 				< (chores.kind = 'speak', chores.due_ms, chores.id))
@@ -199,15 +201,28 @@ func (Store) Done(tx *store.Tx, c *Task, again time.Time) error {
 // Continue lets c continue from a state, at a given time or immediately if a person has begun to
 // wait for it.
 func (Store) Continue(tx *store.Tx, c *Task, state []byte, due time.Time) error {
-	_, err := tx.Exec(`UPDATE chores SET state = $3, attempts = 0,
+	_, err := tx.Exec(`UPDATE chores SET state = $3, attempts = 0, crashes = 0,
 		due_ms = CASE WHEN tell IN ('', $5) THEN $4 ELSE due_ms END WHERE id = $1 AND scope = $2`,
 		c.ID, string(c.Scope), string(state), due.UnixMilli(), c.tell)
 	return store.Wrap(err, "background: continue %s", c.Kind)
 }
 
+// MarkStarted counts a crash against c before it runs. [Store.MarkLeft], [Store.Continue] and
+// [Store.Postpone] take it back, because then there was none.
+func (Store) MarkStarted(tx *store.Tx, c *Task) error {
+	_, err := tx.Exec("UPDATE chores SET crashes = crashes + 1 WHERE id = $1", c.ID)
+	return store.Wrap(err, "background: start %s", c.Kind)
+}
+
+// MarkLeft records that c was left to a later run without a crash.
+func (Store) MarkLeft(tx *store.Tx, c *Task) error {
+	_, err := tx.Exec("UPDATE chores SET crashes = crashes - 1 WHERE id = $1 AND crashes > 0", c.ID)
+	return store.Wrap(err, "background: leave %s", c.Kind)
+}
+
 // Postpone postpones c after a failure, unless a person has begun to wait for it since.
 func (Store) Postpone(tx *store.Tx, c *Task, due time.Time) error {
-	_, err := tx.Exec(`UPDATE chores SET
+	_, err := tx.Exec(`UPDATE chores SET crashes = CASE WHEN crashes > 0 THEN crashes - 1 ELSE 0 END,
 		attempts = CASE WHEN tell IN ('', $4) THEN attempts + 1 ELSE 0 END,
 		due_ms = CASE WHEN tell IN ('', $4) THEN $3 ELSE due_ms END WHERE id = $1 AND scope = $2`,
 		c.ID, string(c.Scope), due.UnixMilli(), c.tell)
