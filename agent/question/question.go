@@ -104,7 +104,7 @@ type Question struct {
 
 	Kind    Kind        `json:"kind"`
 	Address bus.Address `json:"address"`           // the conversation with the question
-	Sender  string      `json:"sender,omitempty"`  // platform id of who is asked; "": all users
+	Sender  string      `json:"sender,omitempty"`  // platform id of the person asked; "": all users
 	MinRole bus.Role    `json:"least,omitempty"`   // the lowest role that may decide
 	Text    string      `json:"text"`              // the text that people read
 	Options []string    `json:"options,omitempty"` // of an Ask: the answers to choose from

@@ -149,9 +149,8 @@ func answerer(t *turn) string {
 	return t.sender.ID
 }
 
-// askInChat returns the message that asks q in the chat of t. Messages that people write
-// there go to their conversation. So the session of a job, a hook or a sub-agent gets an answer by
-// its command only.
+// askInChat returns the message that asks q in the chat of t. Messages from people there go to
+// their conversation, so only a command answers a question of a job, a hook or a sub-agent.
 func askInChat(t *turn, q *question.Question) bus.OutboundMessage {
 	out := askFor(q, !t.group && t.role.AtLeast(q.MinRole))
 	out.ReplyTo = t.ReplyTo

@@ -138,14 +138,16 @@ func (t *turn) deliverFailure(tx *store.Tx, out bus.OutboundMessage) error {
 	}
 	now, reason := t.env.Now(), out.Text
 	dead, err := schedule.FailRun(tx, origin.Run, reason, now)
-	if err != nil || (!dead || origin.Kind == bus.Heartbeat) && len(out.Answers) == 0 {
+	if err != nil {
 		return err
 	}
-	switch {
-	case !dead:
-		out.Text += fmt.Sprintf("\n\nI will do the job “%s” again by myself.", job.Name)
-		return t.env.Outbox.Put(tx, out, now)
-	case origin.Kind == bus.Heartbeat:
+	if !dead || origin.Kind == bus.Heartbeat {
+		if len(out.Answers) == 0 {
+			return nil
+		}
+		if !dead {
+			out.Text += fmt.Sprintf("\n\nI will do the job “%s” again by myself.", job.Name)
+		}
 		return t.env.Outbox.Put(tx, out, now)
 	}
 	out.Text = givenUpText(&job, reason)

@@ -291,10 +291,7 @@ func (t *toolRound) record(ctx context.Context, c llm.ToolCall, args string, by 
 	own, shared := documentsIn(args)
 	// Nobody else can change the shared documents.
 	shared = shared && t.role.AtLeast(bus.Admin)
-	if t.effect(c) == tool.Pure || !own && !shared {
-		return
-	}
-	if t.env.Documents == nil {
+	if t.env.Documents == nil || t.effect(c) == tool.Pure || !own && !shared {
 		return
 	}
 	scope := t.Scope

@@ -3,9 +3,10 @@ package openai
 import (
 	"encoding/json"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
+
+	"gateway/agent/llm"
 )
 
 // maxPlain is how many schemas a plain schema has at most. References make it longer than the
@@ -21,7 +22,7 @@ func plainSchema(schema json.RawMessage) (json.RawMessage, error) {
 	if err := json.Unmarshal(schema, &root); err != nil {
 		return nil, err
 	}
-	p := &plainer{root: root, left: maxPlain}
+	p := &plainMaker{root: root, left: maxPlain}
 	plain := p.ofType(p.expand(root), "object") // providers require this type at the root
 	if plain["properties"] == nil {
 		plain["properties"] = map[string]any{}
@@ -29,15 +30,15 @@ func plainSchema(schema json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(plain)
 }
 
-// A plainer makes plain schemas.
-type plainer struct {
+// A plainMaker makes plain schemas.
+type plainMaker struct {
 	root map[string]any
 	open []string // references that are being replaced; one that occurs again has no end
 	left int      // schemas that the result may still get
 }
 
 // schema returns the plain form of v, which is an object or a boolean.
-func (p *plainer) schema(v any) map[string]any {
+func (p *plainMaker) schema(v any) map[string]any {
 	before := len(p.open)
 	defer func() { p.open = p.open[:before] }()
 	p.left--
@@ -78,7 +79,7 @@ func (p *plainer) schema(v any) map[string]any {
 }
 
 // expand returns s with the targets of its reference and the parts of its allOf.
-func (p *plainer) expand(s map[string]any) map[string]any {
+func (p *plainMaker) expand(s map[string]any) map[string]any {
 	for {
 		ref, isRef := s["$ref"].(string)
 		all := listOf(s["allOf"])
@@ -89,7 +90,7 @@ func (p *plainer) expand(s map[string]any) map[string]any {
 		delete(s, "$ref")
 		delete(s, "allOf")
 		if isRef {
-			target, _ := at(p.root, ref).(map[string]any)
+			target, _ := llm.ResolveRef(p.root, ref).(map[string]any)
 			if slices.Contains(p.open, ref) || p.left < 0 {
 				target = map[string]any{"type": target["type"]}
 			}
@@ -125,7 +126,7 @@ func joined(s, t map[string]any) map[string]any {
 
 // ofType returns the plain form of the expanded schema s for values of the type t, without the
 // description of s.
-func (p *plainer) ofType(s map[string]any, t string) map[string]any {
+func (p *plainMaker) ofType(s map[string]any, t string) map[string]any {
 	plain := map[string]any{"type": t}
 	values := listOf(s["enum"])
 	if c, ok := s["const"]; ok {
@@ -167,8 +168,8 @@ func (p *plainer) ofType(s map[string]any, t string) map[string]any {
 	return plain
 }
 
-// properties adds the properties of the object s to plain, with those of them that are required.
-func (p *plainer) properties(plain, s map[string]any) {
+// properties adds the properties of the object s to plain, and the list of the required ones.
+func (p *plainMaker) properties(plain, s map[string]any) {
 	named, _ := s["properties"].(map[string]any)
 	if len(named) == 0 {
 		return
@@ -263,21 +264,4 @@ func typesOf(s map[string]any) (types []string) {
 func listOf(v any) []any {
 	list, _ := v.([]any)
 	return list
-}
-
-// at returns the target of a reference such as "#/$defs/a" within root, or nil.
-func at(root map[string]any, ref string) any {
-	path, err := url.PathUnescape(strings.TrimPrefix(ref, "#"))
-	if err != nil {
-		return nil
-	}
-	var v any = root
-	for name := range strings.SplitSeq(path, "/") {
-		if name == "" {
-			continue
-		}
-		object, _ := v.(map[string]any)
-		v = object[strings.NewReplacer("~1", "/", "~0", "~").Replace(name)]
-	}
-	return v
 }

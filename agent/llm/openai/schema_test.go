@@ -27,6 +27,7 @@ func TestPlainSchema(t *testing.T) {
 		{"reference", `{"$ref":"#/$defs/P","description":"where"}`,
 			`{"description":"where","properties":{"x":{"type":"number"}},"required":["x"],` +
 				`"type":"object"}`},
+		{"reference into a list", `{"$ref":"#/$defs/U/anyOf/1"}`, `{"type":"integer"}`},
 		{"reference in allOf", `{"allOf":[{"$ref":"#/$defs/P"},{"properties":{"y":{"type":"number"}}}]}`,
 			`{"properties":{"x":{"type":"number"},"y":{"type":"number"}},"required":["x"],` +
 				`"type":"object"}`},
@@ -57,7 +58,7 @@ func TestPlainSchema(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := plainSchema(json.RawMessage(`{"type":"object","properties":{"a":` + tt.schema +
-				`},"required":["a"],"$defs":{
+				`},"required":["a"],"$defs":{"U":{"anyOf":[{"type":"string"},{"type":"integer"}]},
 				"P":{"type":"object","properties":{"x":{"type":"number"}},"required":["x"]},
 				"T":{"type":"object","properties":{"child":{"$ref":"#/$defs/T"},
 					"list":{"type":"array","items":{"$ref":"#/$defs/T"}}}}}}`))

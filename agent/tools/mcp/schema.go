@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"gateway/agent/llm"
 )
 
 // Limits of the description of one tool.
@@ -96,7 +96,7 @@ func inline(root map[string]any) error {
 		if !ok {
 			break
 		}
-		target, ok := resolveRef(root, ref).(map[string]any)
+		target, ok := llm.ResolveRef(root, ref).(map[string]any)
 		if !ok || ref == "#" {
 			return fmt.Errorf("its schema refers to %q, which is not there", oneLine(ref, 80))
 		}
@@ -128,38 +128,6 @@ func duplicate(v any) (c any) {
 		return nil // can't occur: v was read from JSON
 	}
 	return c
-}
-
-// resolveRef returns the target of the reference ref, "#" or "#/…", in root, or nil.
-func resolveRef(root map[string]any, ref string) any {
-	if ref == "#" {
-		return root
-	}
-	rest, ok := strings.CutPrefix(ref, "#/")
-	if !ok {
-		return nil
-	}
-	rest, err := url.PathUnescape(rest)
-	if err != nil {
-		return nil
-	}
-	var at any = root
-	for name := range strings.SplitSeq(rest, "/") {
-		name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
-		switch v := at.(type) {
-		case map[string]any:
-			at = v[name]
-		case []any:
-			i, err := strconv.Atoi(name)
-			if err != nil || i < 0 || i >= len(v) {
-				return nil
-			}
-			at = v[i]
-		default:
-			return nil
-		}
-	}
-	return at
 }
 
 // A repairer converts the old drafts' constructs in a schema, which generators still write.
@@ -330,7 +298,7 @@ func flatten(root map[string]any) {
 				continue
 			}
 			if ref, ok := b["$ref"].(string); ok {
-				if b, ok = resolveRef(root, ref).(map[string]any); !ok {
+				if b, ok = llm.ResolveRef(root, ref).(map[string]any); !ok {
 					continue
 				}
 			}
@@ -422,7 +390,7 @@ func (b *bounds) reference(ref string) int {
 		}
 		return max(n, 0)
 	}
-	target := resolveRef(b.root, ref)
+	target := llm.ResolveRef(b.root, ref)
 	if _, ok := target.(bool); ok {
 		return 1
 	}

@@ -81,7 +81,7 @@ var imports = map[string]string{
 
 	"agent/tools/ask":           "agent/tool",
 	"agent/tools/clock":         "agent/tool",
-	"agent/tools/mcp":           "store/atomicfile bus agent/tool",
+	"agent/tools/mcp":           "store/atomicfile bus agent/llm agent/tool",
 	"agent/mcpserver":           "bus session agent/tool",
 	"agent/tools/shell":         "bus memory agent/tool agent/tools/shell/sandbox",
 	"agent/tools/shell/sandbox": "",

@@ -56,8 +56,8 @@ func sessionsListCommand(load app.Loader) *cobra.Command {
 // maxShown is the maximum size of a shown transcript in bytes.
 const maxShown = 16 << 20
 
-// sessionsShowCommand returns the command that prints a transcript with its tool calls and results,
-// also the part that is no longer in the prompt.
+// sessionsShowCommand returns the command that prints a whole transcript with its tool calls and
+// results. The prompt may have lost the older part.
 func sessionsShowCommand(load app.Loader) *cobra.Command {
 	return dataCommand(load, "show SESSION",
 		"Print the transcript of a conversation", cobra.ExactArgs(1),
