@@ -23,6 +23,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -248,6 +249,9 @@ func (db *DB) TxEarly(ctx context.Context, fn func(*Tx) error, visible func()) e
 		return err
 	}
 	visible()
+	// The wait for the disk is a system call. A goroutine that visible has woken would not run before
+	// another thread has been woken for it, which takes longer than the rest of its work.
+	runtime.Gosched()
 	return Wrap(db.write.log.wait(), "store: sync")
 }
 

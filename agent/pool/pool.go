@@ -110,6 +110,7 @@ func (pl *Pool) admit(work context.Context) {
 		pl.running++
 		pl.wg.Go(func() {
 			defer pl.ended(work, w)
+			store.GrowStack()
 			if err := w.run(work); err != nil {
 				pl.Fail(err)
 			}

@@ -385,6 +385,9 @@ func (r *Router) conversation(ctx, work context.Context, a *account, to bus.Addr
 	c.display = display{c: c, r: r, a: a, to: to}
 	r.conversations[to] = c
 	a.backlog.invalidate(func(other bus.Address) bool { return other == to })
-	r.wg.Go(func() { c.run(ctx, work) })
+	r.wg.Go(func() {
+		store.GrowStack()
+		c.run(ctx, work)
+	})
 	return c
 }
