@@ -53,9 +53,9 @@ type memory struct {
 }
 
 // latency is the time from when the platform serves a message until it gets the answer, without the
-// time of the model. It is measured for one chat, one message after another. On WhatsApp it begins
-// when a person sends the message and ends when they see the answer, because the server can't read
-// either.
+// time of the model. It is measured for one chat, one message after another, in a home that has not
+// changed lately. On WhatsApp it begins when a person sends the message and ends when they see the
+// answer, because the server can't read either.
 type latency struct {
 	Messages int     `json:"messages"`
 	P50      float64 `json:"p50_ms"`
