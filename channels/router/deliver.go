@@ -224,6 +224,10 @@ func (s *sender) try(
 		return s.failed(ctx, d, err)
 	}
 	fault.Point("sent")
+	if s.slot != nil {
+		s.slot.record(d, id)
+	}
+	fault.Point("recorded")
 	s.recordReply(ctx)
 	s.uncertainSince = time.Time{}
 	d.IDs = append(d.IDs, id)
@@ -495,6 +499,9 @@ func (s *sender) save(
 			"to", s.to.String(), "id", d.ID, "err", err)
 		s.retryAt = s.r.now().Add(firstRetry)
 		return false, err
+	}
+	if s.slot != nil {
+		s.slot.saved()
 	}
 	s.leave()
 	return ok, nil

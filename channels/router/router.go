@@ -121,12 +121,17 @@ type Groups interface {
 
 // Options are the dependencies of a [Router].
 type Options struct {
-	DB       *store.DB
-	Outbox   *bus.Outbox
-	Live     *bus.Live
-	Files    Files // nil if no message has files
-	Owners   Owners
-	Groups   Groups // nil if no message leaves a group
+	DB     *store.DB
+	Outbox *bus.Outbox
+	Live   *bus.Live
+	Files  Files // nil if no message has files
+	Owners Owners
+	Groups Groups // nil if no message leaves a group
+
+	// SentLog records the accepted messages until the outbox does. Without it, fewer messages are
+	// sent at a time.
+	SentLog *bus.SentLog
+
 	Accounts []Account
 
 	// Orderly says that the previous process ended in order, or crashed because of something that
@@ -155,6 +160,7 @@ func New(opts Options) *Router {
 	r.secrets.Store(new(Secrets))
 	for _, a := range opts.Accounts {
 		r.accounts[a.Name] = newAccount(a, r.now())
+		r.accounts[a.Name].window.log = opts.SentLog
 	}
 	return r
 }

@@ -5,11 +5,13 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"gateway/bus"
 )
 
 // maxUnnoted is the maximum number of an account's new messages that the platform may have while
-// the table does not record them yet. After a kill -9 they are sent twice if the platform has no
-// idempotency keys.
+// neither the sent log nor the table records them. After a kill -9 they are sent twice if the
+// platform has no idempotency keys.
 const maxUnnoted = 5
 
 // slowCall is the duration after which a call makes room for another one, so that a slow platform
@@ -23,6 +25,8 @@ const lateTimer = 10 * time.Millisecond
 // A window limits an account's messages that are under way or not yet recorded as sent. The zero
 // value is ready for use. Its methods are safe for concurrent use.
 type window struct {
+	log *bus.SentLog // or nil
+
 	mu      sync.Mutex
 	used    int // calls that are not slow, and answers that are not recorded
 	waiting []*slot
@@ -30,8 +34,9 @@ type window struct {
 
 // A slot is the right to send one message.
 type slot struct {
-	w    *window
-	turn chan struct{} // closed when the slot may be used
+	w     *window
+	turn  chan struct{} // closed when the slot may be used
+	entry func()        // ends the entry in the sent log; nil if there is none
 
 	// Guarded by w.mu:
 	timer    *time.Timer
@@ -104,6 +109,28 @@ func (p *slot) answer() {
 	p.timer.Stop()
 	p.answered = true
 	p.count(true)
+}
+
+// record records in the sent log that the platform has accepted the next part of d under the given
+// id, and makes room for another call. Without a log, or if it is full, there is room only when the
+// table has the id.
+func (p *slot) record(d *bus.Delivery, id string) {
+	if p.w.log == nil {
+		return
+	}
+	entry, err := p.w.log.Record(d, id)
+	if err == nil {
+		p.entry = entry
+		p.leave()
+	}
+}
+
+// saved records that the table has the outcome of the call. Otherwise the sent log keeps its entry.
+func (p *slot) saved() {
+	if p.entry != nil {
+		p.entry()
+		p.entry = nil
+	}
 }
 
 // leave gives the slot back after the outcome of the call was recorded.

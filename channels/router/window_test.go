@@ -3,6 +3,7 @@ package router_test
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,6 +61,81 @@ func TestFewAreUnnoted(t *testing.T) {
 		w.sleep(time.Minute)
 		if n := len(w.Sent()); n != chats {
 			w.t.Errorf("%d messages are sent, want %d", n, chats)
+		}
+	})
+}
+
+// openSentLog gives w the log of sent messages.
+func (w *world) openSentLog() {
+	w.t.Helper()
+	log, _, err := bus.OpenSentLog(w.t.Context(), filepath.Join(w.dir, "sent"), w.db, time.Now())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() {
+		if err := log.Close(); err != nil {
+			w.t.Error(err)
+		}
+	})
+	w.sentLog = log
+}
+
+// With a log of sent messages, only the calls under way count, not the messages that the table does
+// not record yet. Nothing is sent again.
+func TestFewCallsAreUnderWay(t *testing.T) {
+	inWorld(t, func(w *world) {
+		answer := make(chan struct{})
+		w.fail = func(context.Context, call) error {
+			<-answer
+			return nil
+		}
+		const chats = 50
+		w.openSentLog()
+		w.start()
+		for i := range chats {
+			w.put(thread(fmt.Sprint(i), ""), "hello")
+		}
+		synctest.Wait()
+		if n := len(w.asked("send")); n != maxUnnoted {
+			w.t.Errorf("%d calls are under way, want %d", n, maxUnnoted)
+		}
+		unlock := w.lock()
+		close(answer)
+		synctest.Wait()
+		if n := len(w.Sent()); n != chats {
+			w.t.Errorf("%d messages are sent while the table can't be written, want %d", n, chats)
+		}
+		unlock()
+		w.sleep(time.Minute)
+		if n := len(w.asked("send")); n != chats {
+			w.t.Errorf("%d messages are sent, want %d", n, chats)
+		}
+	})
+}
+
+// A message that an earlier process has recorded in the log is not sent again. The router ends it
+// as if it had sent it itself, and sends the parts that are left.
+func TestSentByEarlierProcess(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.SetLimits(small)
+		w.openSentLog()
+		whole, long := w.put(chatA, "hello"), w.put(thread("b", ""), "the first\n\nsecond")
+		w.exec("UPDATE outbox SET state = 'sending', crashes = 2")
+		w.exec("UPDATE outbox SET parts = $1 WHERE id = $2", `["the first","second"]`, long)
+		for _, id := range []int64{whole, long} {
+			d := w.delivery(id)
+			if _, err := w.sentLog.Record(&d, "sent before"); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+		w.openSentLog() // as the next process does
+		w.start()
+		w.sleep(time.Minute)
+		w.wantCalls([]string{"send"}, `send "second" at 0s`)
+		w.wantState(whole, bus.Sent)
+		w.wantState(long, bus.Sent)
+		if d := w.delivery(whole); len(d.IDs) != 1 || d.IDs[0] != "sent before" {
+			w.t.Errorf("the message has the ids %q, want the earlier process's", d.IDs)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"gateway/agent/command"
+	"gateway/bus"
 	"gateway/channels/gate"
 	"gateway/cmd/gateway/internal/backup"
 	"gateway/cmd/gateway/internal/config"
@@ -21,6 +22,7 @@ type home struct {
 	path             string
 	db               *store.DB
 	life             *store.Life
+	sentLog          *bus.SentLog
 	workspace, media *os.Root
 	knowledge        *knowledge
 }
@@ -68,6 +70,15 @@ func (h *home) openRest(ctx context.Context, cfg *config.Config, log *slog.Logge
 	if h.life, err = store.BeginLife(ctx, h.db, time.Now(), 1); err != nil {
 		return NewHomeError(cfg.Gateway.Home, err)
 	}
+	var sent int
+	h.sentLog, sent, err = bus.OpenSentLog(ctx, cfg.Store.Path()+"-sent", h.db, time.Now())
+	if err != nil {
+		return NewHomeError(cfg.Gateway.Home, err)
+	}
+	if sent > 0 {
+		log.InfoContext(ctx, "the earlier process has sent messages that were not stored as sent",
+			"messages", sent)
+	}
 	return nil
 }
 
@@ -79,6 +90,9 @@ func (h *home) close() error {
 	}
 	if h.media != nil {
 		errs = append(errs, h.media.Close())
+	}
+	if h.sentLog != nil {
+		errs = append(errs, h.sentLog.Close())
 	}
 	return errors.Join(append(errs, h.db.Close(), h.workspace.Close())...)
 }

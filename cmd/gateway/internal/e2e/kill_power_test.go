@@ -82,13 +82,19 @@ func (tr *trial) powerLossAfter(p *process, d time.Duration) (lost int) {
 	return lost
 }
 
-// losePower removes unsynced data from the database of a dead process. A message that was sent, or
-// was being sent again, may have lost its mark for that. losePower records such messages, because
-// they may come again.
+// losePower removes unsynced data from the files of a dead process: the newest part of the database
+// and, in one of two cases, the log of sent messages, which is never synced. A message that was
+// sent, or was being sent again, may have lost its mark for that. losePower records such messages,
+// because they may come again.
 func (tr *trial) losePower() (lost int) {
 	tr.t.Helper()
 	before := tr.sendings(copyDatabase(tr.t, tr.home))
 	lost = cutLog(tr.t, filepath.Join(tr.home, "gateway.db"))
+	if tr.rand.IntN(2) == 0 {
+		if err := os.Remove(filepath.Join(tr.home, "gateway.db-sent")); err != nil {
+			tr.t.Fatal(err)
+		}
+	}
 	after := tr.sendings(copyDatabase(tr.t, tr.home))
 	for id, d := range before {
 		switch now := after[id]; {
