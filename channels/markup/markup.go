@@ -4,8 +4,9 @@
 // [Telegram], [Discord], [WhatsApp], [ANSI] and [Plain] render, [TelegramLen], [DiscordLen] and
 // [WhatsAppLen] measure, [SplitFirst] splits. All are pure functions.
 //
-// The input is CommonMark with tables, ~~strikethrough~~, bare links and ||spoilers||. Raw HTML is
-// shown unchanged. Elements that a platform can't show become readable text: bold headings, aligned
+// The input is CommonMark with tables, ~~strikethrough~~, bare links and ||spoilers||. In Chinese,
+// Japanese and Korean text, marks beside punctuation begin and end emphasis, too. Raw HTML is shown
+// unchanged. Elements that a platform can't show become readable text: bold headings, aligned
 // tables, links instead of images. A text is shown unchanged if rendering it would take far more
 // time or memory than its length suggests, for example a table of more than 20,000 cells.
 package markup
@@ -25,7 +26,8 @@ import (
 var markdown = parser.NewParser(
 	parser.WithBlockParsers(parser.DefaultBlockParsers()...),
 	parser.WithInlineParsers(append(parser.DefaultInlineParsers(),
-		util.Prioritized(extension.NewStrikethroughParser(), 500),
+		util.Prioritized(eastAsian{parser.NewEmphasisParser(), '*'}, 499), // before the default
+		util.Prioritized(eastAsian{extension.NewStrikethroughParser(), '~'}, 500),
 		util.Prioritized(spoilerParser{}, 500),
 		// A bare link is shown unchanged, and the characters in it are not markup.
 		util.Prioritized(extension.NewLinkifyParser(), 999),

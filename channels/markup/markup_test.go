@@ -179,6 +179,12 @@ func TestTelegram(t *testing.T) {
 		{"nested quote", "> a\n> > b", "<blockquote>a\n&gt; b</blockquote>"},
 		{"control characters", "a\x00b\x1b[1mc*d*", "ab[1mc<i>d</i>"},
 		{"break in table", "|a|\n|-|\n|b<br>c|", "<pre>a\n---\nb c</pre>"},
+		{"Chinese colon", "**注意：**正文", "<b>注意：</b>正文"},
+		{"Japanese brackets", "これは**「A」**なので**「B」**", "これは<b>「A」</b>なので<b>「B」</b>"},
+		{"Korean brackets", "**마크다운(Markdown)**은 *좋다!*고", "<b>마크다운(Markdown)</b>은 <i>좋다!</i>고"},
+		{"Chinese deletion", "~~旧（价）。~~新", "<s>旧（价）。</s>新"},
+		{"Chinese multiplication", "长 * 宽 * 高", "长 * 宽 * 高"},
+		{"marks in a word", "**Note:**text", "**Note:**text"},
 		{"empty", "", ""},
 		{"blank", " \n ", ""},
 	} {
