@@ -33,6 +33,11 @@ func (p eastAsian) Parse(parent ast.Node, block text.Reader, pc parser.Context) 
 	if !ok {
 		return node
 	}
+	// Two tildes strike out. One is "about", or a range, as in 5~10.
+	if d.Char == '~' && d.OriginalLength == 1 {
+		d.CanOpen, d.CanClose = false, false
+		return node
+	}
 	after, _ := utf8.DecodeRune(line[d.OriginalLength:])
 	if isEastAsian(before) || isEastAsian(after) {
 		d.CanOpen = d.CanOpen || !util.IsSpaceRune(after)

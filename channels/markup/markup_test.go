@@ -184,6 +184,7 @@ func TestTelegram(t *testing.T) {
 		{"Korean brackets", "**마크다운(Markdown)**은 *좋다!*고", "<b>마크다운(Markdown)</b>은 <i>좋다!</i>고"},
 		{"Chinese deletion", "~~旧（价）。~~新", "<s>旧（价）。</s>新"},
 		{"Chinese multiplication", "长 * 宽 * 高", "长 * 宽 * 高"},
+		{"ranges", "5~10 min, 周一~周五 or 20~30 min", "5~10 min, 周一~周五 or 20~30 min"},
 		{"marks in a word", "**Note:**text", "**Note:**text"},
 		{"empty", "", ""},
 		{"blank", " \n ", ""},
