@@ -86,6 +86,34 @@ func TestHomeFile(t *testing.T) {
 	}
 }
 
+// Files with the byte order mark of a Windows editor, or in UTF-16, are read like others.
+func TestMarkedFiles(t *testing.T) {
+	for name, encode := range map[string]func(string) string{
+		"UTF-8": func(s string) string { return "\xef\xbb\xbf" + s },
+		"UTF-16": func(s string) string {
+			return "\xff\xfe" + strings.Join(strings.Split(s, ""), "\x00") + "\x00"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			home := t.TempDir()
+			file := filepath.Join(home, "config.toml")
+			write(t, filepath.Join(home, "key"), encode("secret\r\n"))
+			write(t, file, encode("[models.demo]\r\nkey = 'file:key'\r\n"))
+			c, err := Load(file, []string{"GATEWAY_HOME=" + home})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := c.Models["demo"].Key.Reveal(); got != "secret" {
+				t.Errorf("key = %q", got)
+			}
+			written, err := SecretsIn(file)
+			if err != nil || len(written) != 1 {
+				t.Errorf("SecretsIn = %v, %v", written, err)
+			}
+		})
+	}
+}
+
 func TestEnvironmentOverFile(t *testing.T) {
 	c := mustLoad(t, `
 [agent]

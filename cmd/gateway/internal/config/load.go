@@ -58,6 +58,7 @@ func (l *loader) load(path string) (*Config, error) {
 
 // parse returns the configuration made from the file content src and the environment.
 func (l *loader) parse(name string, src []byte) (*Config, error) {
+	src = DecodeText(src)
 	if l.tolerant {
 		src = readable(name, src, &l.problems)
 	}

@@ -100,7 +100,7 @@ func readSecret(path, home string, vars map[string]string) (Secret, error) {
 	if err != nil {
 		return Secret{}, err // the error contains the path
 	}
-	v := strings.TrimSpace(string(b))
+	v := strings.TrimSpace(string(DecodeText(b)))
 	if v == "" {
 		return Secret{}, fmt.Errorf("file %s is empty", path)
 	}
@@ -220,7 +220,7 @@ func SecretsIn(file string) (list []Written, err error) {
 		return nil, err
 	}
 	found := problems{places: make(places)}
-	c, err := merge(sources{defaults: readDefaults(), file: readFile(file, text, &found)})
+	c, err := merge(sources{defaults: readDefaults(), file: readFile(file, DecodeText(text), &found)})
 	if err = cmp.Or(joinProblems(found.list), err); err != nil {
 		return nil, err
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/knadh/koanf/v2"
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
 )
 
 //go:embed defaults.toml
@@ -57,6 +59,16 @@ func readDefaults() (tables source) {
 		panic("config: defaults.toml: " + err.Error())
 	}
 	return tables
+}
+
+// DecodeText returns the text of a file as UTF-8 without a byte order mark. Editors and shells on
+// Windows write such a mark, or UTF-16 with one.
+func DecodeText(content []byte) []byte {
+	text, _, err := transform.Bytes(unicode.BOMOverride(transform.Nop), content)
+	if err != nil {
+		return content // with a mark that nothing follows; the parser reports it
+	}
+	return text
 }
 
 // readFile parses src, the content of the file name, and records in found

@@ -144,7 +144,7 @@ func readReference(text string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if v := strings.TrimSpace(string(content)); v != "" {
+	if v := strings.TrimSpace(string(config.DecodeText(content))); v != "" {
 		return v, nil
 	}
 	return "", fmt.Errorf("%s is empty", path)
@@ -224,7 +224,7 @@ func (w *wizard) open() (err error) {
 		if err != nil {
 			return err
 		}
-		w.before, w.text = text, text
+		w.before, w.text = text, config.DecodeText(text)
 	}
 	if w.machine != nil {
 		return nil
