@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -206,6 +207,28 @@ func TestFetchFails(t *testing.T) {
 	cancel()
 	if err := w.c.Fetch(ctx, ref, io.Discard); !errors.Is(err, context.Canceled) {
 		t.Errorf("Fetch = %v, want context.Canceled", err)
+	}
+}
+
+// Discord replaces characters in the name of a file, and sends the sender's name as its title. See
+// https://github.com/discord/discord-api-docs/pull/6945.
+func TestFileTitle(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil, nil)
+	w.run(t)
+	w.Deliver(discordtest.Message{Channel: direct, User: person, Extra: fields{"attachments": []fields{
+		{"id": "1", "filename": "__.pdf", "title": "отчёт", "size": 1, "url": "https://x/1"},
+		{"id": "2", "filename": "a_b.PDF", "title": "a [b].pdf", "size": 1, "url": "https://x/2"},
+		{"id": "3", "filename": "v1_2.tar", "title": "v1.2 ü", "size": 1, "url": "https://x/3"},
+		{"id": "4", "filename": "plain.txt", "size": 1, "url": "https://x/4"},
+		{"id": "5", "filename": "x.txt", "title": "\u202e\n", "size": 1, "url": "https://x/5"}}}})
+	var got []string
+	for _, a := range w.received(t, 1)[0].Attachments {
+		got = append(got, a.Name)
+	}
+	want := []string{"отчёт.pdf", "a [b].pdf", "v1.2 ü.tar", "plain.txt", "x.txt"}
+	if !slices.Equal(got, want) {
+		t.Errorf("the files are called %q, want %q", got, want)
 	}
 }
 

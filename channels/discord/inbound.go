@@ -145,7 +145,7 @@ func (c *content) files(m *message) []bus.Attachment {
 		a := &c.Attachments[i]
 		kind, _, _ := strings.Cut(a.Type, ";")
 		files = append(files, bus.Attachment{
-			Kind: a.kind(c.Flags), Name: channels.Clean(a.Name, channels.MaxName),
+			Kind: a.kind(c.Flags), Name: a.name(),
 			Type: channels.Clean(kind, channels.MaxName),
 			Size: a.Size, Seconds: int(a.Seconds + 0.5),
 			Ref: fileRef{Channel: m.Channel, Message: m.ID, ID: a.ID, URL: a.URL}.String(),

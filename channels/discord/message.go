@@ -3,6 +3,7 @@ package discord
 import (
 	"cmp"
 	"encoding/json"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -116,7 +117,8 @@ type (
 
 	attachment struct {
 		ID      string  `json:"id"`
-		Name    string  `json:"filename"`
+		Name    string  `json:"filename"` // of ASCII letters, digits and "_" only
+		Title   string  `json:"title"`    // the sender's own name if Discord has changed it
 		Type    string  `json:"content_type"`
 		Size    int64   `json:"size"`
 		URL     string  `json:"url"`
@@ -227,6 +229,16 @@ func displayed(components []json.RawMessage, depth int) (lines []string) {
 		lines = append(lines, displayed(c.Components, depth-1)...)
 	}
 	return lines
+}
+
+// name returns the name that the sender's file had. It has the extension that Discord's name has.
+func (a *attachment) name() string {
+	title := channels.Clean(a.Title, channels.MaxName)
+	ext := channels.Clean(path.Ext(a.Name), 16)
+	if title == "" || strings.EqualFold(path.Ext(title), ext) {
+		return cmp.Or(title, channels.Clean(a.Name, channels.MaxName))
+	}
+	return channels.Clean(title, channels.MaxName-len(ext)) + ext
 }
 
 func (u *user) name() string {
