@@ -56,12 +56,13 @@ func Placeholder(kind, detail string) string {
 	return "[" + kind + ": " + detail + "]"
 }
 
-// Poll returns the text that stands for a poll: its question, and a line for each option.
-func Poll(question string, options []string) string {
-	const most, longest = 32, 200 // more than any platform allows, and runes
-	text := Placeholder("poll", question)
-	for _, o := range options[:min(len(options), most)] {
-		text += "\n- " + Clean(o, longest)
+// List returns the text that stands for a list, such as a poll: its kind and title, and a line for
+// each item.
+func List(kind, title string, items []string) string {
+	const most, longest = 32, 2000 // as much as any platform allows, and runes
+	text := Placeholder(kind, title)
+	for _, item := range items[:min(len(items), most)] {
+		text += "\n- " + Clean(item, longest)
 	}
 	return text
 }

@@ -264,7 +264,7 @@ func (c *content) label(text string) string {
 		for _, a := range c.Poll.Answers {
 			options = append(options, a.Media.Text)
 		}
-		labels = append(labels, channels.Poll(c.Poll.Question.Text, options))
+		labels = append(labels, channels.List("poll", c.Poll.Question.Text, options))
 	}
 	return strings.TrimSpace(strings.Join(labels, " ") + " " + text)
 }

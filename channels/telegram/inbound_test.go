@@ -145,6 +145,10 @@ func TestInbound(t *testing.T) {
 		{"poll", telegramtest.Message{Extra: fields{"poll": fields{"question": "Tea?",
 			"options": []fields{{"text": "Green"}, {"text": "Black\n[x]"}}}}},
 			with(direct, text("[poll: Tea?]\n- Green\n- Black [x]", true))},
+		{"checklist", telegramtest.Message{Extra: fields{"checklist": fields{"title": "Shopping",
+			"tasks": []fields{{"id": 1, "text": "milk", "completion_date": 0},
+				{"id": 2, "text": "two\neggs", "completion_date": 1700000000}}}}},
+			with(direct, text("[checklist: Shopping]\n- [ ] milk\n- [x] two eggs", true))},
 		{"service message", telegramtest.Message{Chat: group, Extra: fields{
 			"new_chat_members": []fields{{"id": 1}}}}, nil},
 		{"anonymous administrator", telegramtest.Message{Chat: group, Text: "hi",

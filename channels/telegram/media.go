@@ -35,7 +35,7 @@ type (
 		Venue     *venue          `json:"venue"`
 		Location  *location       `json:"location"`
 		PaidMedia json.RawMessage `json:"paid_media"`
-		Checklist json.RawMessage `json:"checklist"`
+		Checklist *checklist      `json:"checklist"`
 	}
 
 	// file has the fields that the Bot API's kinds of files share, and some more.
@@ -68,6 +68,14 @@ type (
 		Options  []struct {
 			Text string `json:"text"`
 		} `json:"options"`
+	}
+
+	checklist struct {
+		Title string `json:"title"`
+		Tasks []struct {
+			Text string `json:"text"`
+			Done int64  `json:"completion_date"` // Unix time; 0: not done
+		} `json:"tasks"`
 	}
 
 	venue struct {
@@ -232,7 +240,7 @@ func (m *media) objectLabel() string {
 		for _, o := range m.Poll.Options {
 			options = append(options, o.Text)
 		}
-		return channels.Poll(m.Poll.Question, options)
+		return channels.List("poll", m.Poll.Question, options)
 	case m.Venue != nil:
 		return channels.Placeholder("venue", m.Venue.Title+", "+m.Venue.Address)
 	case m.Location != nil:
@@ -240,7 +248,20 @@ func (m *media) objectLabel() string {
 	case m.PaidMedia != nil:
 		return "[paid media]"
 	case m.Checklist != nil:
-		return "[checklist]"
+		return m.Checklist.label()
 	}
 	return ""
+}
+
+// label returns the text that stands for a list of tasks.
+func (c *checklist) label() string {
+	var tasks []string
+	for _, t := range c.Tasks {
+		box := "[ ] "
+		if t.Done > 0 {
+			box = "[x] "
+		}
+		tasks = append(tasks, box+t.Text)
+	}
+	return channels.List("checklist", c.Title, tasks)
 }

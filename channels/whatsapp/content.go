@@ -149,7 +149,7 @@ func readObject(m *waE2E.Message) string {
 			for _, o := range p.GetOptions() {
 				options = append(options, o.GetOptionName())
 			}
-			return channels.Poll(p.GetName(), options)
+			return channels.List("poll", p.GetName(), options)
 		}
 	}
 	return ""
