@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	"go.mau.fi/whatsmeow/proto/waE2E"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -136,7 +137,7 @@ func readObject(m *waE2E.Message) string {
 		}
 		return strings.Join(all, "\n")
 	case m.GetEventMessage() != nil:
-		return channels.Placeholder("event", m.EventMessage.GetName())
+		return eventLabel(m.EventMessage)
 	case m.GetGroupInviteMessage() != nil:
 		return channels.Placeholder("invitation to a group", m.GroupInviteMessage.GetGroupName())
 	}
@@ -158,6 +159,33 @@ func readObject(m *waE2E.Message) string {
 // place returns the label of a location.
 func place(latitude, longitude float64, name string) string {
 	return channels.Placeholder("location", fmt.Sprintf("%g, %g %s", latitude, longitude, name))
+}
+
+// eventLabel returns the label of an event: its name, and when and where it is.
+func eventLabel(e *waE2E.EventMessage) string {
+	var details []string
+	add := func(name, detail string) {
+		if strings.TrimSpace(detail) != "" {
+			details = append(details, name+": "+detail)
+		}
+	}
+	if e.GetIsCanceled() {
+		details = append(details, "cancelled")
+	}
+	add("begins", eventTime(e.GetStartTime()))
+	add("ends", eventTime(e.GetEndTime()))
+	add("place", e.GetLocation().GetName()+" "+e.GetLocation().GetAddress())
+	add("description", e.GetDescription())
+	add("link", e.GetJoinLink())
+	return channels.List("event", e.GetName(), details)
+}
+
+// eventTime returns a time of an event, in Unix seconds, or "" for 0.
+func eventTime(seconds int64) string {
+	if seconds == 0 {
+		return ""
+	}
+	return time.Unix(seconds, 0).UTC().Format("Monday 2006-01-02 15:04 UTC")
 }
 
 // contactLabel returns the label of a contact: name and phone numbers.

@@ -64,6 +64,14 @@ func TestRead(t *testing.T) {
 			PollCreationMessage: &waE2E.PollCreationMessage{Name: str("When?")}})}, "[poll: When?]"},
 		{"event", &waE2E.Message{EventMessage: &waE2E.EventMessage{Name: str("Party")}},
 			"[event: Party]"},
+		{"whole event", &waE2E.Message{EventMessage: &waE2E.EventMessage{Name: str("Party"),
+			StartTime: proto.Int64(1798131600), EndTime: proto.Int64(1798142400),
+			Location:    &waE2E.LocationMessage{Name: str("Café"), Address: str("Main St")},
+			Description: str("Bring\nsalad"), JoinLink: str("https://call.whatsapp.com/x"),
+			IsCanceled: proto.Bool(true)}},
+			"[event: Party]\n- cancelled\n- begins: Thursday 2026-12-24 17:00 UTC\n" +
+				"- ends: Thursday 2026-12-24 20:00 UTC\n- place: Café Main St\n" +
+				"- description: Bring salad\n- link: https://call.whatsapp.com/x"},
 		{"invitation", &waE2E.Message{GroupInviteMessage: &waE2E.GroupInviteMessage{
 			GroupName: str("Friends")}}, "[invitation to a group: Friends]"},
 		{"list", &waE2E.Message{ListResponseMessage: &waE2E.ListResponseMessage{Title: str("One")}},
