@@ -51,16 +51,16 @@ func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
 	return nil
 }
 
-// interrupt stops the running answer. If there is none, it clears the typed text. If there is none
-// either, it leaves.
+// interrupt stops the running answer, and leaves alone what the person types meanwhile. If there is
+// no answer, it clears the typed text. If there is no text either, it leaves.
 func (m *Model) interrupt() {
-	typed := len(m.editor.text) > 0
-	m.editor.set("")
-	m.suggest()
 	switch {
 	case m.talk.isAnswerPending():
 		m.say(stop, false)
-	case !typed:
+	case len(m.editor.text) > 0:
+		m.editor.set("")
+		m.suggest()
+	default:
 		m.leave()
 	}
 }

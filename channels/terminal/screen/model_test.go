@@ -203,8 +203,8 @@ func (d *screenFixture) wantEnd(want bool) {
 	}
 }
 
-// Ctrl-C stops a running answer. If there is none, it deletes the typed text. If there is no
-// text, it leaves.
+// Ctrl-C stops a running answer and keeps the typed text. If there is no answer, it deletes the
+// typed text. If there is no text, it leaves.
 func TestCtrlC(t *testing.T) {
 	d := sit(t, 40, 20, Options{})
 	d.enters("hello")
@@ -216,11 +216,11 @@ func TestCtrlC(t *testing.T) {
 	d.types("typed")
 	d.presses("ctrl+c") // while the answer grows
 	d.wantSaid("hello", "/stop", "next", "/stop")
-	d.wantTyped("")
+	d.wantTyped("typed")
 	d.answers("c", "Stopped.")
 	d.gets(Message{ID: "b", Text: "It gro … (stopped)"}, Message{ID: "b", Done: true})
-	d.types("typed")
 	d.presses("ctrl+c")
+	d.wantTyped("")
 	d.wantEnd(false)
 	d.enters("other")
 	d.answers("d", "ok")
