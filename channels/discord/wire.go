@@ -1,9 +1,13 @@
 package discord
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
+	"net/url"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -106,10 +110,10 @@ func (s *shard) dialer(ctx context.Context) *websocket.Dialer {
 	d := &websocket.Dialer{HandshakeTimeout: s.c.opts.OpenTimeout}
 	dial := (&net.Dialer{}).DialContext
 	if t, ok := s.c.opts.Transport.(*http.Transport); ok {
-		d.Proxy = t.Proxy
 		if t.DialContext != nil {
 			dial = t.DialContext
 		}
+		d.Proxy, dial = throughProxy(t, dial)
 		if t.TLSClientConfig != nil {
 			d.TLSClientConfig = t.TLSClientConfig.Clone()
 			d.TLSClientConfig.NextProtos = nil // a websocket needs HTTP/1.1
@@ -133,6 +137,56 @@ func (s *shard) dialer(ctx context.Context) *websocket.Dialer {
 		return w, nil
 	}
 	return d
+}
+
+// A dialFunc connects to an address, like the DialContext of [http.Transport].
+type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// throughProxy returns the proxy of t in a form that the library understands, and dial for it. The
+// library knows http:// and socks5:// only. For it an https:// proxy is an http:// proxy, to which
+// the returned function connects with TLS. The library always lets a SOCKS proxy look names up.
+func throughProxy(
+	t *http.Transport, dial dialFunc,
+) (func(*http.Request) (*url.URL, error), dialFunc) {
+	if t.Proxy == nil {
+		return nil, dial
+	}
+	var secure atomic.Pointer[string] // address of the https:// proxy
+	proxy := func(r *http.Request) (*url.URL, error) {
+		u, err := t.Proxy(r)
+		if err != nil || u == nil {
+			return u, err
+		}
+		known := *u
+		switch u.Scheme {
+		case "https":
+			known.Scheme = "http"
+			known.Host = net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443"))
+			secure.Store(&known.Host)
+		case "socks5h":
+			known.Scheme = "socks5"
+		}
+		return &known, nil
+	}
+	return proxy, func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if at := secure.Load(); err != nil || at == nil || *at != address {
+			return conn, err
+		}
+		c := t.TLSClientConfig.Clone()
+		if c == nil {
+			c = new(tls.Config)
+		}
+		c.NextProtos = nil // CONNECT is spoken in HTTP/1.1
+		if c.ServerName == "" {
+			c.ServerName, _, _ = net.SplitHostPort(address)
+		}
+		encrypted := tls.Client(conn, c)
+		if err := encrypted.HandshakeContext(ctx); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+		return encrypted, nil
+	}
 }
 
 // withContext returns a transport whose requests end when ctx is done.
