@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"mime/multipart"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -53,6 +54,16 @@ func decode(contentType string, body []byte) (data any, text string, err error) 
 	if err != nil {
 		kind = ""
 	}
+	if kind == "multipart/form-data" {
+		fields, err := parts(body, params["boundary"])
+		if err != nil {
+			return nil, "", refused("want a form in parts, with UTF-8")
+		}
+		if len(fields) == 0 {
+			return fields, "", nil
+		}
+		return fields, plainjson.Text(fields), nil
+	}
 	charset := params["charset"]
 	if !utf8.Valid(body) || charset != "" && !strings.EqualFold(charset, "utf-8") &&
 		!strings.EqualFold(charset, "us-ascii") {
@@ -66,7 +77,7 @@ func decode(contentType string, body []byte) (data any, text string, err error) 
 		}
 	}
 	switch {
-	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
+	case isJSON(kind):
 		if data, err = parseJSON(body); err != nil {
 			return nil, "", refused("want JSON: " + err.Error())
 		}
@@ -85,6 +96,44 @@ func decode(contentType string, body []byte) (data any, text string, err error) 
 		return fields, plainjson.Text(fields), nil
 	}
 	return string(body), string(body), nil
+}
+
+// isJSON reports whether a content type is that of JSON.
+func isJSON(kind string) bool {
+	return kind == "application/json" || strings.HasSuffix(kind, "+json")
+}
+
+// parts returns the fields of a form in parts, which programs post that may add files. A part of
+// JSON becomes its value. A file becomes its name: its content is for no message.
+func parts(body []byte, boundary string) (map[string]any, error) {
+	fields := make(map[string]any)
+	for r := multipart.NewReader(bytes.NewReader(body), boundary); ; {
+		part, err := r.NextPart()
+		if errors.Is(err, io.EOF) {
+			return fields, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		content, err := io.ReadAll(part) // no longer than the body
+		if err != nil {
+			return nil, err
+		}
+		kind, _, _ := mime.ParseMediaType(part.Header.Get("Content-Type")) // "": a text
+		var value any = string(content)
+		if v, err := parseJSON(content); isJSON(kind) && utf8.Valid(content) && err == nil {
+			value = v
+		} else if part.FileName() != "" {
+			value = part.FileName()
+		}
+		text, isText := value.(string)
+		if isText && !utf8.ValidString(text) || !utf8.ValidString(part.FormName()) {
+			return nil, errors.New("not UTF-8")
+		}
+		if _, known := fields[part.FormName()]; !known {
+			fields[part.FormName()] = value
+		}
+	}
 }
 
 // isForm reports whether a body can be a form. curl and other programs say so of each body, also of

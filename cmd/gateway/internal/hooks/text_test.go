@@ -11,6 +11,7 @@ import (
 
 func TestText(t *testing.T) {
 	t.Parallel()
+	const multi = "multipart/form-data; charset=utf-8; boundary=X"
 	const js, form = "application/json; charset=utf-8", "application/x-www-form-urlencoded"
 	for _, tt := range []struct{ template, contentType, body, want string }{
 		{"", "text/plain", "as it is\n", "as it is\n"},
@@ -26,6 +27,15 @@ func TestText(t *testing.T) {
 		{"", form, `{"url": "http://a/?b=c"}`, `{"url":"http://a/?b=c"}`},
 		{"{{ status }}: {{ url }}", form, `{"status":"failed","url":"http://a/?b=c&d"}`,
 			"failed: http://a/?b=c&d"},
+
+		// Plex adds a picture to its JSON, see https://github.com/adnanh/webhook/issues/311.
+		{"{{ payload.event }}: {{ note }}, {{ thumb }}", multi, "--X\r\n" +
+			"Content-Disposition: form-data; name=\"payload\"\r\nContent-Type: application/json\r\n\r\n" +
+			"{\"event\":\"media.play\"}\r\n--X\r\nContent-Disposition: form-data; name=\"note\"\r\n\r\n" +
+			"grüß\r\n--X\r\nContent-Disposition: form-data; name=\"thumb\"; filename=\"a.jpg\"\r\n" +
+			"Content-Type: image/jpeg\r\n\r\n\xff\xd8\r\n--X--\r\n", "media.play: grüß, a.jpg"},
+		{"", multi, "--X\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--X--\r\n",
+			`{"a":"1"}`},
 
 		{"{{ repository.name }}: {{.status}}", js,
 			`{"repository":{"name":"site"},"status":"failed"}`, "site: failed"},
