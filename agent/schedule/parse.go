@@ -19,9 +19,11 @@ const maxSpan = 10 * 366 * 24 * time.Hour
 const (
 	unitPattern = `(?:weeks?|w|days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s)`
 	spanPattern = `(?:\d{1,9}\s*` + unitPattern + `\s*)+`
-	timePattern = `\d{1,2}(?::\d{2}(?:\s*[ap]m)?|\s*[ap]m)`
+	timePattern = `\d{1,2}(?::\d{2}(?:\s*` + halfPattern + `)?|\s*` + halfPattern + `)`
+	halfPattern = `[ap](?:m|\.\s?m\.?)` // of the day
 	weekdays    = `(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?`
 	datePattern = `\d{4}-\d{2}-\d{2}`
+	months      = `(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*`
 	dayPattern  = `(?:today|tomorrow|` + weekdays + `)`
 )
 
@@ -31,7 +33,7 @@ var (
 	dayTime   = lazily(`^(?:(` + dayPattern + `)\s+)?(?:at\s+)?(` + timePattern + `)$`)
 	dateTime  = lazily(
 		`^(` + datePattern + `)(?:\s+at\s+|\s*t\s*|\s+)(\d{1,2}:\d{2}(?::\d{2})?)$`)
-	clockTime = lazily(`^(\d{1,2})(?::(\d{2}))?\s*([ap]m)?$`)
+	clockTime = lazily(`^(\d{1,2})(?::(\d{2}))?\s*(?:([ap])(?:m|\.\s?m\.?))?$`)
 )
 
 // lazily returns a function that compiles an expression at its first call. All of them together
@@ -172,7 +174,7 @@ func weekday(name string) time.Weekday {
 		name[:3]))
 }
 
-// parseClock parses 9:00, 21:30, 9am or 9:30 pm.
+// parseClock parses 9:00, 21:30, 9am, 9:30 pm or 9 p.m.
 func parseClock(text string) (hour, minute int, err error) {
 	m := clockTime().FindStringSubmatch(text)
 	if m == nil {
@@ -184,9 +186,9 @@ func parseClock(text string) (hour, minute int, err error) {
 	switch {
 	case m[3] != "" && (hour < 1 || hour > 12), hour > 23, minute > 59:
 		return 0, 0, errors.New("there is no such time of the day")
-	case m[3] == "am" && hour == 12:
+	case m[3] == "a" && hour == 12:
 		hour = 0
-	case m[3] == "pm" && hour != 12:
+	case m[3] == "p" && hour != 12:
 		hour += 12
 	}
 	return hour, minute, nil
@@ -213,6 +215,15 @@ var (
 	clockOnly = lazily(`(?i)^(?:at\s+)?` + timePattern + `$`)
 	dayNext   = lazily(`(?i)^(?:(?:on\s+)?(?:` + dayPattern + `|` + datePattern + `)|every\s+(?:` +
 		spanPattern + `|day|weekday|` + unitPattern + `|` + weekdays + `))(?:[\s,]|$)`)
+	// These words would change the time, but the gateway does not know them.
+	otherNext = lazily(`^(?i:tonight|at\s+night|` +
+		`(?:in\s+the|this|tomorrow|every)\s+(?:afternoon|evening|night)|` +
+		`next\s+(?:week|month|year|` + weekdays + `)|` +
+		`(?:on\s+)?(?:the\s+)?(?:` + months + `\.?\s+\d{1,2}|\d{1,2}\.?\s+` + months +
+		`)(?:st|nd|rd|th)?|(?:on\s+)?the\s+\d{1,2}(?:st|nd|rd|th)|` +
+		`on\s+\d{1,2}[./]\d{1,2}[./]?(?:\d{4})?)(?:[\s,]|$)|` +
+		`^(?:UTC|GMT|CES?T|[ECMP][SD]T|BST|IST|JST)(?:[\s,]|$)`)
+	clockLast = lazily(`(?i)` + timePattern + `$`)
 )
 
 // checkRest returns an error if rest, the words after a time, begins with a second time or with the
@@ -222,6 +233,11 @@ func checkRest(when, rest string) error {
 	if day := dayNext().FindString(rest); day != "" && clockOnly().MatchString(when) {
 		return fmt.Errorf("%q comes before %q: write the day first, such as \"tomorrow 9:00\" or "+
 			"\"every monday at 8:00\"", when, strings.Trim(day, " ,"))
+	}
+	if word := otherNext().FindString(rest); word != "" && clockLast().MatchString(when) {
+		return fmt.Errorf("%q after %q is not understood: write the time like 21:00, in your own time "+
+			"zone, and the day before it, such as \"2027-01-31 21:00\"", strings.Trim(word, " ,"),
+			clip(when, 60))
 	}
 	second := timeNext().FindString(rest)
 	if second == "" && ofDays().MatchString(when) {

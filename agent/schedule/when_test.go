@@ -336,6 +336,12 @@ func TestParseReminder(t *testing.T) {
 		"every weekday 8:30am drink":             "at 30 8 * * 1-5 (Europe/Berlin); drink",
 		"every mon, wed and friday at 20:15 run": "at 15 20 * * 1,3,5 (Europe/Berlin); run",
 		"every day to drink":                     "every 1d; drink",
+		"at 9:30 p.m. to sleep":                  "once, 2026-11-21 21:30 CET; sleep",
+		"tomorrow 12 a.m. to sleep":              "once, 2026-11-22 00:00 CET; sleep",
+		"every day at 9 P.M. to sleep":           "at 0 21 * * * (Europe/Berlin); sleep",
+		"at 18:00 next door has a party":         "once, 2026-11-21 18:00 CET; next door has a party",
+		"at 18:00 may be late":                   "once, 2026-11-21 18:00 CET; may be late",
+		"at 18:00 the 3 of us meet":              "once, 2026-11-21 18:00 CET; the 3 of us meet",
 		"in 20m":                                 "once, 2026-11-21 14:50 CET; ",
 		"in 20m at 15:00 the train leaves":       "once, 2026-11-21 14:50 CET; at 15:00 the train leaves",
 		"every 2 days that at 8:00 it rains":     "every 2d; at 8:00 it rains",
@@ -355,7 +361,10 @@ func TestParseReminder(t *testing.T) {
 		"every 2 days at 8:00 x", "every week at 9am x", "in 1w 8:00 x",
 		"every monday at 8:00 and friday x", "every day at 8:00 and 20:00 x",
 		"at 9:00 on monday to call mum", "9am tomorrow x", "18:00 2027-01-31 x",
-		"8:00 every day to drink", "at 8:00 every monday, x", "20:00 every 2 days x"} {
+		"8:00 every day to drink", "at 8:00 every monday, x", "20:00 every 2 days x",
+		"at 9:00 in the evening to sleep", "9:00 tonight x", "at 9:00 on december 24 to buy gifts",
+		"9am on the 24th x", "at 9:00 on Dec. 24th x", "9:00 on 24.12. x", "at 9:00 24 December x",
+		"monday 9:00 next week x", "at 9:00 UTC to join", "every day at 6:00 in the afternoon x"} {
 		if w, rest, err := ParseReminder(text, now, berlin, time.Minute); err == nil {
 			t.Errorf("ParseWish(%q) = %v, %q; want an error", text, w, rest)
 		}
