@@ -55,7 +55,8 @@ type Options struct {
 
 const (
 	maxFetches   = 8             // concurrent fetches
-	fetchTime    = time.Minute   // for all attempts at one file
+	fetchTime    = time.Minute   // for all attempts at one small file
+	slowest      = 64 << 10      // bytes per second that a large file gets in addition
 	fetchTries   = 4             // attempts per file
 	sniffedBytes = 3072          // bytes of a file that determine its type
 	partSuffix   = ".part"       // suffix of incomplete files
@@ -154,7 +155,7 @@ func (m *Store) fetch(ctx context.Context, from bus.Address, name string, a *bus
 		return ctx.Err()
 	}
 	// The time limit begins only now, because other files may have taken all slots for long.
-	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	ctx, cancel := context.WithTimeout(ctx, m.timeFor(a.Size))
 	defer cancel()
 	sum := sha256.Sum256([]byte(name))
 	base := path.Join(from.Folder(), hex.EncodeToString(sum[:8]))
@@ -174,6 +175,15 @@ func (m *Store) fetch(ctx context.Context, from bus.Address, name string, a *bus
 		}
 		wait *= 2
 	}
+}
+
+// timeFor returns the time limit for a file of so many bytes; 0 or less means unknown.
+func (m *Store) timeFor(size int64) time.Duration {
+	if size <= 0 {
+		size = m.opts.MaxFile
+	}
+	const most = 24 * 60 * 60 // seconds
+	return fetchTime + time.Duration(min(size/slowest, most))*time.Second
 }
 
 // store writes a file whose name begins with base, and sets the fields of a from its content. When

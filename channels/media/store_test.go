@@ -25,10 +25,14 @@ type fileChannel struct {
 	files   map[string]string
 	fails   int // number of calls that fail before one succeeds
 	fetched int
+	takes   time.Duration // time for one call
 }
 
-func (l *fileChannel) Fetch(_ context.Context, ref string, w io.Writer) error {
+func (l *fileChannel) Fetch(ctx context.Context, ref string, w io.Writer) error {
 	l.fetched++
+	if !channels.Sleep(ctx, l.takes) {
+		return ctx.Err()
+	}
 	if l.fails > 0 {
 		l.fails--
 		_, err := io.WriteString(w, "half")
@@ -121,6 +125,22 @@ func TestFetch(t *testing.T) {
 					f.Close()
 				}
 			})
+		})
+	}
+}
+
+// A large file gets the time that a slow connection needs for it. A small one does not.
+func TestFetchSlowly(t *testing.T) {
+	for size, want := range map[int64]bool{0: true, 20 << 20: true, 1 << 20: false} {
+		synctest.Test(t, func(t *testing.T) {
+			l := &fileChannel{files: map[string]string{"jpeg": jpeg}, takes: 5 * time.Minute}
+			media := openMedia(t, map[string]channels.Channel{"full": l}, nil)
+			m := bus.InboundMessage{ID: "1", From: chatA,
+				Attachments: []bus.Attachment{{Kind: bus.Photo, Ref: "jpeg", Size: size}}}
+			media.Fetch(t.Context(), &m)
+			if got := m.Attachments[0]; (got.Path != "") != want {
+				t.Errorf("a file of %d bytes was stored as %q: %s", size, got.Path, got.Problem)
+			}
 		})
 	}
 }
