@@ -1,6 +1,7 @@
 package config
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -111,6 +112,19 @@ func TestMarkedFiles(t *testing.T) {
 				t.Errorf("SecretsIn = %v, %v", written, err)
 			}
 		})
+	}
+}
+
+// Variables from a file with the line ends of Windows have the values that people see there.
+func TestVariablesOfWindowsFile(t *testing.T) {
+	c := mustLoad(t, "", environ(t, "OPENAI_API_KEY=k\r", "OPENAI_MODEL=gpt-x\r",
+		"OPENAI_BASE_URL=http://127.0.0.1:1/v1\r", "GATEWAY_LOG__LEVEL=debug\r",
+		"GATEWAY_AGENT__SLOTS=7\r"))
+	m := c.Models["openai"]
+	if m.Model != "gpt-x" || m.BaseURL != "http://127.0.0.1:1/v1" || m.Key.Reveal() != "k" ||
+		c.Log.Level != slog.LevelDebug || c.Agent.Slots != 7 {
+		t.Errorf("model %q at %q, log level %q, %d slots", m.Model, m.BaseURL, c.Log.Level,
+			c.Agent.Slots)
 	}
 }
 

@@ -42,12 +42,13 @@ func (s source) table(key string) map[string]any {
 	return t
 }
 
-// variables returns an environment as a map.
+// variables returns an environment as a map. A shell that reads a file of variables with the line
+// ends of Windows leaves a carriage return at the end of each value.
 func variables(environ []string) map[string]string {
 	vars := make(map[string]string, len(environ))
 	for _, entry := range environ {
 		if name, value, ok := strings.Cut(entry, "="); ok {
-			vars[name] = value
+			vars[name] = strings.TrimRight(value, "\r\n")
 		}
 	}
 	return vars
