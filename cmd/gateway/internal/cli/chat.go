@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -138,7 +139,7 @@ const (
 )
 
 // find connects to the running gateway, or to one that is starting. It returns nil, nil if none
-// runs.
+// runs, and an error if the one that runs takes no chats.
 func find(ctx context.Context, cfg *config.Config) (net.Conn, error) {
 	// A gateway locks its database before it listens. If the database is locked and nothing
 	// listens, either the gateway is starting, or it has no socket, because its terminal is
@@ -154,8 +155,12 @@ func find(ctx context.Context, cfg *config.Config) (net.Conn, error) {
 			return nil, unlock()
 		case !errors.Is(err, store.ErrLocked):
 			return nil, nil // there is no home yet, or the gateway reports its problem when it starts
+		case app.SocketPath(cfg.Gateway.Home) == "":
+			return nil, fmt.Errorf("the gateway in %s takes no chats, because the path of this home is too "+
+				"long: set GATEWAY_HOME to a shorter one, such as that of a link to it", cfg.Gateway.Home)
 		case time.Since(began) > findPatience:
-			return nil, app.NewHomeError(cfg.Gateway.Home, err)
+			return nil, fmt.Errorf("the gateway in %s takes no chats: its log has the reason, unless "+
+				"[channels.terminal] has \"enabled = false\"", cfg.Gateway.Home)
 		}
 		select {
 		case <-time.After(findRetry):

@@ -47,6 +47,31 @@ func TestFind(t *testing.T) {
 	_ = conn.Close()
 }
 
+// TestFindNoChats checks the errors for a gateway that runs and has no socket: its home has too long
+// a path, or its terminal is disabled.
+func TestFindNoChats(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		strings.Repeat("h", 100): "too long", "h": "[channels.terminal]",
+	} {
+		home := filepath.Join(t.TempDir(), name)
+		file := filepath.Join(t.TempDir(), "gateway.db")
+		cfg := &config.Config{Gateway: config.Gateway{Home: home},
+			Store: config.Store{URL: "sqlite:" + file}}
+		unlock, err := store.Lock(file + ".lock")
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := find(t.Context(), cfg)
+		if conn != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("find = %v, %v; want an error with %q", conn, err, want)
+		}
+		if err := unlock(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestFindAgain checks a chat that has found no gateway and is about to start one. If another
 // process has started one meanwhile, the chat connects to it and sends it the message from
 // standard input.
