@@ -47,8 +47,8 @@ func TestFind(t *testing.T) {
 	_ = conn.Close()
 }
 
-// TestFindNoChats checks the errors for a gateway that runs and has no socket: its home has too long
-// a path, or its terminal is disabled.
+// TestFindNoChats checks the errors for a gateway that runs and has no socket: the path of its home
+// is too long, or its terminal is disabled.
 func TestFindNoChats(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
