@@ -95,6 +95,12 @@ func decode(contentType string, body []byte) (data any, text string, err error) 
 		}
 		return fields, plainjson.Text(fields), nil
 	}
+	// JavaScript's fetch calls JSON a plain text unless its caller says otherwise.
+	if start := bytes.TrimSpace(body); len(start) > 0 && (start[0] == '{' || start[0] == '[') {
+		if data, err := parseJSON(body); err == nil {
+			return data, string(body), nil
+		}
+	}
 	return string(body), string(body), nil
 }
 

@@ -28,6 +28,12 @@ func TestText(t *testing.T) {
 		{"{{ status }}: {{ url }}", form, `{"status":"failed","url":"http://a/?b=c&d"}`,
 			"failed: http://a/?b=c&d"},
 
+		{"{{ status }}", "text/plain;charset=UTF-8", ` {"status":"failed"}`, "failed"},
+		{"{{ 0.status }}", "", `[{"status":"failed"}]`, "failed"},
+		{"", "text/plain", `{ "as": "it is" }`, `{ "as": "it is" }`},
+		{"{{ . }}", "text/plain", `"as" it is`, `"as" it is`},
+		{"{{ . }}", "text/plain", "[INFO] as it is", "[INFO] as it is"},
+
 		// Plex adds a picture to its JSON, see https://github.com/adnanh/webhook/issues/311.
 		{"{{ payload.event }}: {{ note }}, {{ thumb }}", multi, "--X\r\n" +
 			"Content-Disposition: form-data; name=\"payload\"\r\nContent-Type: application/json\r\n\r\n" +
