@@ -115,6 +115,22 @@ func TestMarkedFiles(t *testing.T) {
 	}
 }
 
+// Without a provider, the address tells the protocol, as docs/models.md says.
+func TestProviderByAddress(t *testing.T) {
+	for file, want := range map[string]string{
+		"base_url = 'https://api.anthropic.com/v1'":                      "anthropic",
+		"base_url = 'https://api.anthropic.com/'":                        "anthropic",
+		"base_url = 'https://api.anthropic.com/v1'\nprovider = 'openai'": "openai",
+		"base_url = 'http://127.0.0.1:1/v1'":                             "openai",
+		"":                                                               "openai",
+	} {
+		c := mustLoad(t, "[models.own]\nmodel = 'm'\n"+file, environ(t))
+		if got := c.Models["own"].Provider; got != want {
+			t.Errorf("%s: provider = %q, want %q", file, got, want)
+		}
+	}
+}
+
 // Variables from a file with the line ends of Windows have the values that people see there.
 func TestVariablesOfWindowsFile(t *testing.T) {
 	c := mustLoad(t, "", environ(t, "OPENAI_API_KEY=k\r", "OPENAI_MODEL=gpt-x\r",
