@@ -131,6 +131,24 @@ func TestProviderByAddress(t *testing.T) {
 	}
 }
 
+// The address of a request, as providers' examples show it, is as good as its base.
+func TestAddressOfRequest(t *testing.T) {
+	c := mustLoad(t, "[agent]\nmodel = \"own\"\n"+
+		"[models.own]\nmodel = \"m\"\nbase_url = \"http://a/v1/chat/completions/\"\n"+
+		"[models.claude]\nmodel = \"m\"\nbase_url = \"https://api.anthropic.com/v1/messages\"\n"+
+		"[transcription]\nmodel = \"w\"\nbase_url = \"http://a/v1/audio/transcriptions\"\n"+
+		"[media.speech]\nmodel = \"s\"\nbase_url = \"http://a/chat/v1\"\n",
+		environ(t, "OPENAI_API_KEY=k", "OPENAI_BASE_URL=http://b/chat/completions"))
+	claude := c.Models["claude"]
+	got := []string{c.Models["own"].BaseURL, claude.BaseURL, claude.Provider,
+		c.Models["openai"].BaseURL, c.Transcription.BaseURL, c.Media.Speech.BaseURL}
+	want := []string{"http://a/v1", "https://api.anthropic.com/v1", "anthropic", "http://b",
+		"http://a/v1", "http://a/chat/v1"}
+	if !slices.Equal(got, want) {
+		t.Errorf("addresses are %q, want %q", got, want)
+	}
+}
+
 // Variables from a file with the line ends of Windows have the values that people see there.
 func TestVariablesOfWindowsFile(t *testing.T) {
 	c := mustLoad(t, "", environ(t, "OPENAI_API_KEY=k\r", "OPENAI_MODEL=gpt-x\r",

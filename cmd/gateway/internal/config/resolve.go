@@ -39,7 +39,13 @@ func (r resolver) resolve(written []string) {
 		c.Web.SearchKey = Secret{} // an unused reference need not exist
 	}
 	r.secrets(reflect.ValueOf(c).Elem(), nil, true)
+	for _, base := range []*string{
+		&c.Transcription.BaseURL, &c.Media.Speech.BaseURL, &c.Media.Images.BaseURL,
+	} {
+		*base = BaseURL(*base)
+	}
 	for name, m := range c.Models {
+		m.BaseURL = BaseURL(m.BaseURL)
 		m.inferProvider()
 		c.Models[name] = m
 	}
@@ -71,6 +77,21 @@ const (
 	claude    = "https://api.anthropic.com"
 	claudesV1 = claude + "/v1"
 )
+
+// endpoints are the paths that the gateway appends to base URLs.
+var endpoints = []string{"/chat/completions", "/messages", "/audio/transcriptions", "/audio/speech",
+	"/images/generations", "/images/edits"}
+
+// BaseURL returns the base of address, which may be the whole address to which a provider's example
+// posts: people copy it from there.
+func BaseURL(address string) string {
+	for _, path := range endpoints {
+		if base, ok := strings.CutSuffix(strings.TrimRight(address, "/"), path); ok {
+			return base
+		}
+	}
+	return address
+}
 
 // inferProvider sets the protocol from the URL, or the URL from the protocol.
 func (m *Model) inferProvider() {

@@ -184,7 +184,7 @@ func (d *modelSetup) askAddress(ctx context.Context) error {
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 			return errors.New("it begins with https:// or http://")
 		}
-		d.baseURL = strings.TrimRight(answer, "/")
+		d.baseURL = strings.TrimRight(config.BaseURL(answer), "/")
 		return nil
 	})
 }
