@@ -1,6 +1,7 @@
 package whatsapp
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"strconv"
@@ -74,6 +75,10 @@ func (t *translator) inbound(ctx context.Context, e *events.Message) (bus.Inboun
 	if edits = channels.Clean(edits, maxID); edits != "" {
 		in.Edits = messageID(info, edits)
 		in.ID = in.Edits + editMark + stamp
+	}
+	original := messageID(info, cmp.Or(copyOf(e.Message), copyOf(m)))
+	if _, known := t.recent.find(in.From.Chat, original); known {
+		return bus.InboundMessage{}, false
 	}
 	t.address(ctx, &in, parsed)
 	files := parsed.files
@@ -237,6 +242,24 @@ func (t *translator) quote(
 	parsed, _ := read(info.GetQuotedMessage())
 	q.Text, q.Attachments = parsed.text, parsed.files
 	return q
+}
+
+// copies are the kinds of messages that repeat the file of an earlier one: a phone sends a picture
+// or video at once in a small size, and then in a better one, or with the motion of the picture.
+var copies = map[waE2E.MessageAssociation_AssociationType]bool{
+	waE2E.MessageAssociation_HD_IMAGE_DUAL_UPLOAD:   true,
+	waE2E.MessageAssociation_HD_VIDEO_DUAL_UPLOAD:   true,
+	waE2E.MessageAssociation_HEVC_VIDEO_DUAL_UPLOAD: true,
+	waE2E.MessageAssociation_MOTION_PHOTO:           true,
+}
+
+// copyOf returns WhatsApp's id of the message whose file m repeats, or "" if m is no such copy.
+func copyOf(m *waE2E.Message) string {
+	a := m.GetMessageContextInfo().GetMessageAssociation()
+	if !copies[a.GetAssociationType()] {
+		return ""
+	}
+	return channels.Clean(a.GetParentMessageKey().GetID(), maxID)
 }
 
 // album returns the key that photos and videos sent together share, or "".

@@ -7,6 +7,7 @@ import (
 	"image/png"
 	"io"
 	"net/http"
+	"slices"
 	"testing"
 
 	"go.mau.fi/whatsmeow/proto/waCommon"
@@ -173,6 +174,46 @@ func TestAlbum(t *testing.T) {
 		if m.Album != parent || len(m.Attachments) != 1 {
 			t.Errorf("received %+v, want a picture of album %s", m, parent)
 		}
+	}
+}
+
+// A picture in HD comes twice: small, and then in its real size. The second is no message of its
+// own, unless the first has not arrived. See https://github.com/mautrix/whatsapp/pull/818.
+func TestPictureInHD(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.run()
+	picture, err := w.ada.Media(t.Context(), whatsapptest.Media{Kind: "image", Type: "image/png",
+		Data: []byte("x")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(m *waE2E.Message) string {
+		id, err := w.ada.Send(t.Context(), "", m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	better := func(parent string) *waE2E.Message {
+		return &waE2E.Message{
+			AssociatedChildMessage: &waE2E.FutureProofMessage{Message: picture},
+			MessageContextInfo: &waE2E.MessageContextInfo{MessageAssociation: &waE2E.MessageAssociation{
+				AssociationType:  waE2E.MessageAssociation_HD_IMAGE_DUAL_UPLOAD.Enum(),
+				ParentMessageKey: &waCommon.MessageKey{ID: &parent},
+			}},
+		}
+	}
+	first := send(picture)
+	send(better(first))
+	alone := send(better("3EB0UNKNOWN"))
+	last := send(&waE2E.Message{Conversation: proto.String("next")})
+	var got []string
+	for _, m := range w.receive(3) {
+		got = append(got, m.ID)
+	}
+	if want := []string{first, alone, last}; !slices.Equal(got, want) {
+		t.Errorf("received %q, want %q", got, want)
 	}
 }
 
