@@ -35,7 +35,8 @@
 //	        result as soon as it exists, each message that steers the turn
 //	finish  the answer in the transcript and in the outbox, inbox rows done, turn done, usage
 //	send    the part is marked before the call, or by finish if nothing has to wait, and again,
-//	        with the platform's id, after it
+//	        with the platform's id, after it; where a repetition would show, the id first goes
+//	        to a file, which is quicker (bus.SentLog)
 //
 // A turn that is running when a process starts is resumed from its transcript, at most three times.
 // A tool call with an intent and without a result runs again if its effect allows that (see
