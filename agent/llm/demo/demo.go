@@ -2,8 +2,8 @@
 // language model.
 //
 // It exercises the complete gateway without a network. [New] returns the real client of package
-// openai; its HTTP transport calls a [Handler] in memory, which speaks the chat completions
-// protocol, streams and calls tools. To add an ability, add a line to the table of rules.
+// openai; its HTTP transport answers in memory. It speaks the chat completions protocol, streams
+// and calls tools. To add an ability, add a line to the table of rules.
 //
 // The model has no state: it knows a conversation only from the request. The package has no
 // database tables.
@@ -27,6 +27,6 @@ const (
 func New(name string, delay time.Duration) *openai.Model {
 	return openai.New(name, modelID, &openai.Options{
 		BaseURL: "http://demo.invalid/v1", // this name is never resolved
-		HTTP:    &http.Client{Transport: memoryTransport{Handler{WordDelay: delay}}},
+		HTTP:    &http.Client{Transport: transport{delay}},
 	})
 }

@@ -246,39 +246,48 @@ func TestBreak(t *testing.T) {
 	})
 }
 
-// Reading the body ends when the request's context ends. Closing the body waits for the handler.
+// Reading the body ends when the request's context ends, and when the body is closed.
 func TestTransport(t *testing.T) {
-	returned := false
-	transport := memoryTransport{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(http.StatusTeapot)
-		<-r.Context().Done()
-		time.Sleep(time.Second) // a slow handler
-		returned = true
-	})}
-	for name, canceled := range map[string]bool{"canceled": true, "closed": false} {
+	for _, canceled := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://demo.invalid",
-				strings.NewReader(""))
+				strings.NewReader("{}"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			returned = false
-			resp, err := transport.RoundTrip(req)
-			if err != nil || resp.StatusCode != http.StatusTeapot {
-				t.Fatalf("%s: got %+v, %v", name, resp, err)
+			resp, err := transport{time.Hour}.RoundTrip(req)
+			if err != nil || resp.StatusCode != http.StatusOK {
+				t.Fatalf("got %+v, %v", resp, err)
 			}
-			if canceled {
-				cancel()
-				if _, err := io.ReadAll(resp.Body); err != context.Canceled {
-					t.Errorf("%s: got %v", name, err)
+			start := time.Now()
+			time.AfterFunc(time.Second, func() {
+				if canceled {
+					cancel()
+				} else {
+					_ = resp.Body.Close()
 				}
+			})
+			b, err := io.ReadAll(resp.Body)
+			if err != context.Canceled || len(b) == 0 || time.Since(start) != time.Second {
+				t.Errorf("canceled: %v: got %d bytes, %v, after %v", canceled, len(b), err, time.Since(start))
 			}
-			if err := resp.Body.Close(); err != nil || !returned {
-				t.Errorf("%s: got %v, handler returned: %v", name, err, returned)
+			if err := resp.Body.Close(); err != nil {
+				t.Errorf("canceled: %v: got %v", canceled, err)
 			}
 		})
+	}
+}
+
+// A request whose context has ended gets no answer.
+func TestCanceledBefore(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for e, err := range quick().Stream(ctx, offer("x")) {
+		if err != context.Canceled {
+			t.Errorf("got %+v, %v", e, err)
+		}
 	}
 }
 
@@ -288,7 +297,7 @@ func TestBadRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := memoryTransport{Handler{}}.RoundTrip(req)
+	resp, err := transport{}.RoundTrip(req)
 	if err != nil {
 		t.Fatal(err)
 	}

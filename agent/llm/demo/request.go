@@ -4,19 +4,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
-	"time"
 )
-
-// maxBody is the greatest size of a request, in bytes.
-const maxBody = 64 << 20
-
-// A Handler serves the demo model with the chat completions protocol. It always streams.
-type Handler struct {
-	WordDelay time.Duration // pause after each word; none if 0 or less
-}
 
 // request has the fields of a request that the model uses.
 type request struct {
@@ -118,88 +107,4 @@ func (r *request) results() string {
 		results = append([]string{text}, results...)
 	}
 	return strings.Join(results, "\n\n")
-}
-
-// ServeHTTP implements [http.Handler].
-func (h Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var req request
-	err := json.NewDecoder(io.LimitReader(r.Body, maxBody)).Decode(&req)
-	if err != nil {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusBadRequest)
-		// An error means that the client has disconnected.
-		_ = json.NewEncoder(w).Encode(object{"error": object{"message": err.Error()}})
-		return
-	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	s := &stream{w: w, delay: h.WordDelay, gone: r.Context().Done()}
-	s.write(answer(req))
-}
-
-// A stream writes one answer. After an error it writes nothing more.
-type stream struct {
-	w     http.ResponseWriter
-	delay time.Duration
-	gone  <-chan struct{}
-	err   error
-}
-
-// object is a JSON object to write.
-type object map[string]any
-
-func (s *stream) write(r reply) {
-	finish := "stop"
-	words := strings.SplitAfter(r.text, " ")
-	if r.tool != "" {
-		finish = "tool_calls"
-		// Encoding a map of strings can't fail.
-		args, _ := json.Marshal(r.args)
-		s.delta(object{"tool_calls": []object{{"index": 0, "type": "function",
-			"function": object{"name": r.tool, "arguments": string(args)}}}})
-		words = nil
-	}
-	for i, word := range words {
-		if i > 0 {
-			s.pause()
-		}
-		s.delta(object{"content": word})
-	}
-	s.frame(object{"choices": []object{{"index": 0, "delta": object{}, "finish_reason": finish}}})
-	s.line("[DONE]")
-}
-
-func (s *stream) delta(d object) {
-	s.frame(object{"choices": []object{{"index": 0, "delta": d}}})
-}
-
-func (s *stream) frame(o object) {
-	b, err := json.Marshal(o)
-	if err != nil {
-		s.err = err
-		return
-	}
-	s.line(string(b))
-}
-
-func (s *stream) line(data string) {
-	if s.err != nil {
-		return
-	}
-	if _, s.err = io.WriteString(s.w, "data: "+data+"\n\n"); s.err == nil {
-		s.err = http.NewResponseController(s.w).Flush()
-	}
-}
-
-// pause waits between two words. It ends the stream if the client has disconnected.
-func (s *stream) pause() {
-	if s.delay <= 0 || s.err != nil {
-		return
-	}
-	t := time.NewTimer(s.delay)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-s.gone:
-		s.err = io.ErrClosedPipe
-	}
 }
