@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"gateway/store"
+	"gateway/store/plaintext"
 )
 
 // Limits of facts.
@@ -49,11 +49,11 @@ func refuse(format string, args ...any) error {
 
 // Check returns the fact in the form that [ScopedStore.Set] stores, or a [RefusedError].
 func (f Fact) Check() (Fact, error) {
-	f.Key, f.Category = oneLine(f.Key), oneLine(f.Category)
+	f.Key, f.Category = plaintext.OneLine(f.Key), plaintext.OneLine(f.Category)
 	f.Value = strings.TrimSpace(strings.ToValidUTF8(f.Value, "�"))
 	var tags []string
 	for _, t := range f.Tags {
-		if t = oneLine(t); t != "" && !slices.Contains(tags, t) {
+		if t = plaintext.OneLine(t); t != "" && !slices.Contains(tags, t) {
 			tags = append(tags, t)
 		}
 	}
@@ -84,19 +84,8 @@ func (f Fact) Check() (Fact, error) {
 	return f, nil
 }
 
-// oneLine returns s on one line, without invisible characters.
-func oneLine(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) && !unicode.IsSpace(r) {
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(s, "�"))
-	return strings.Join(strings.Fields(s), " ")
-}
-
 // foldKey returns the form in which keys are compared.
-func foldKey(key string) string { return strings.ToLower(oneLine(key)) }
+func foldKey(key string) string { return strings.ToLower(plaintext.OneLine(key)) }
 
 // Set stores f and replaces a fact with the same key. It returns a [RefusedError] if f
 // exceeds a limit.
@@ -198,7 +187,7 @@ func (s *ScopedStore) Facts(q store.Queryer, category string, limit int) ([]Fact
 		return nil, err
 	}
 	most := limit
-	if category = oneLine(category); category != "" {
+	if category = plaintext.OneLine(category); category != "" {
 		most = -1 // no limit: the database folds the case of ASCII letters only
 	}
 	list, err := factTable{st.number}.list(q, `SELECT `+factColumns+` FROM memory_facts

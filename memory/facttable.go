@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"gateway/store"
+	"gateway/store/plaintext"
 )
 
 // A factTable holds the facts of one scope, in the table and in the index.
@@ -130,7 +131,7 @@ func (t factTable) take(tx *store.Tx, from factTable) error {
 func (t factTable) freeKey(q store.Queryer, key string) (string, error) {
 	for n := 2; ; n++ {
 		suffix := fmt.Sprintf(" (%d)", n)
-		free := cut(key, maxKey-len(suffix)) + suffix
+		free := plaintext.Cut(key, maxKey-len(suffix)) + suffix
 		there, err := t.get(q, free)
 		if err != nil || there == nil {
 			return free, err

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"gateway/store"
+	"gateway/store/plaintext"
 )
 
 // Limits of a search. They make its cost independent of the size of the memory.
@@ -207,7 +208,7 @@ func (m *matcher) all(lists []list) ([]int64, error) {
 func weightOf(text string, lists []list, known float64) (weight, has float64, at []int) {
 	counts := make([]int, len(lists))
 	length, adjacent, before := 0, 0, -1
-	tokenize(cut(text, maxRead), func(t token) bool {
+	tokenize(plaintext.Cut(text, maxRead), func(t token) bool {
 		length++
 		found := -1
 		for i := range lists {

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"gateway/store"
+	"gateway/store/plaintext"
 )
 
 // selectRows returns the query for columns of the rows of a kind with the ids in $1. It checks the
@@ -122,7 +123,7 @@ const maxExcerpt = 300
 func excerpt(text string, at []int) string {
 	const room = maxExcerpt - 2 // for the dots
 	if utf8.RuneCountInString(text) <= maxExcerpt {
-		return oneLine(text)
+		return plaintext.OneLine(text)
 	}
 	start, most := 0, 0
 	for i, first := range at { // characters may have several bytes
@@ -147,7 +148,7 @@ func excerpt(text string, at []int) string {
 		_, size := utf8.DecodeRuneInString(text[end:])
 		end += size
 	}
-	part := oneLine(text[start:end])
+	part := plaintext.OneLine(text[start:end])
 	if start > 0 {
 		part = "…" + part
 	}

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"gateway/store"
+	"gateway/store/plaintext"
 )
 
 // A Hit is a search result.
@@ -145,7 +146,7 @@ type term struct {
 // else.
 func parse(query string) []term {
 	var terms, empty []term
-	query = cut(query, maxQuery)
+	query = plaintext.Cut(query, maxQuery)
 	seen := make(map[string]bool)
 	tokenize(query, func(t token) bool {
 		next := term{token: t, prefix: !t.gram && strings.HasPrefix(query[t.end:], "*")}

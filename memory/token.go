@@ -6,6 +6,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
+
+	"gateway/store/plaintext"
 )
 
 // token is a word of a text in the form of the index.
@@ -73,7 +75,7 @@ func tokenize(text string, yield func(token) bool) {
 		ok := true
 		switch word := text[i:end]; kind {
 		case letter, symbol:
-			if folded := cut(fold(word), maxWord); folded != "" {
+			if folded := plaintext.Cut(fold(word), maxWord); folded != "" {
 				ok = yield(token{folded, false, i, end})
 			}
 		case ideograph:
@@ -152,17 +154,6 @@ func fold(word string) string {
 		return r
 	}, norm.NFKD.String(word))
 	return norm.NFC.String(unaccented.Replace(word))
-}
-
-// cut returns at most the first n bytes of s and never splits a character.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
 }
 
 // stop are folded stop words of languages that are often used with agents. They are used

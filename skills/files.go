@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"gateway/store/plaintext"
 )
 
 // Limits of a skill's files. maxBytes is the sum of the sizes of all files.
@@ -198,7 +200,7 @@ func isScript(name string, head []byte) bool {
 // isPortable reports whether the name of a file below a skill's folder can be shown, and is
 // valid on all systems.
 func isPortable(name string) bool {
-	if !utf8.ValidString(name) || oneLine(name) != name || !filepath.IsLocal(name) {
+	if !utf8.ValidString(name) || plaintext.OneLine(name) != name || !filepath.IsLocal(name) {
 		return false
 	}
 	for part := range strings.SplitSeq(name, "/") {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"gateway/store/plaintext"
 )
 
 // Limits of a folder of skills.
@@ -339,7 +341,7 @@ func (b *cachedSkill) fill(d document) {
 
 // displayName returns the name of a folder in a form that can be shown.
 func displayName(name string) string {
-	if name = clip(oneLine(name), maxName); name == "" {
+	if name = plaintext.Line(name, maxName); name == "" {
 		return "?"
 	}
 	return name
@@ -362,5 +364,5 @@ func reason(err error) string {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err // without the path
 	}
-	return "it can't be read: " + clip(oneLine(err.Error()), 200)
+	return "it can't be read: " + plaintext.Line(err.Error(), 200)
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"gateway/store/plaintext"
 )
 
 // Limits of a front matter's structure. Aliases are never expanded, so these limits are
@@ -45,7 +47,7 @@ func repair(text string) string {
 			return line
 		}
 		key, value, _ := strings.Cut(line, ":")
-		return key + ": " + strconv.Quote(oneLine(value)) // YAML has the same escapes as Go
+		return key + ": " + strconv.Quote(plaintext.OneLine(value)) // YAML has the same escapes as Go
 	})
 }
 
@@ -60,11 +62,11 @@ func (d *document) readFront(text string) {
 			repaired, err2 = readYAML(repair(text))
 		}
 		if err2 != nil {
-			d.problem = "its front matter can't be read: " + clip(oneLine(err.Error()), 200)
+			d.problem = "its front matter can't be read: " + plaintext.Line(err.Error(), 200)
 			return
 		}
 		d.remark("its front matter is not YAML and was read as it is meant: %s",
-			clip(oneLine(err.Error()), 200))
+			plaintext.Line(err.Error(), 200))
 		root = repaired
 	}
 	if root == nil {
@@ -75,11 +77,11 @@ func (d *document) readFront(text string) {
 		return
 	}
 	top := d.fields(root)
-	d.name = oneLine(d.text(top, "name"))
-	d.description = oneLine(d.text(top, "description"))
-	d.license = clip(oneLine(d.text(top, "license")), maxEntry)
-	d.compatibility = clip(oneLine(d.text(top, "compatibility")), 500)
-	d.tools = clip(oneLine(d.text(top, "allowed-tools")), maxDescription)
+	d.name = plaintext.OneLine(d.text(top, "name"))
+	d.description = plaintext.OneLine(d.text(top, "description"))
+	d.license = plaintext.Line(d.text(top, "license"), maxEntry)
+	d.compatibility = plaintext.Line(d.text(top, "compatibility"), 500)
+	d.tools = plaintext.Line(d.text(top, "allowed-tools"), maxDescription)
 	d.manual = isTrue(top["disable-model-invocation"])
 	d.settings(top)
 	metadata := d.mapping("metadata", top["metadata"])
@@ -167,7 +169,7 @@ func (d *document) setTexts(list *[]string, what string, n *yaml.Node) {
 	}
 	*list = nil
 	for _, text := range found {
-		if text = clip(oneLine(text), maxEntry); text != "" {
+		if text = plaintext.Line(text, maxEntry); text != "" {
 			*list = append(*list, text)
 		}
 	}
@@ -182,7 +184,7 @@ func (d *document) fields(n *yaml.Node) map[string]*yaml.Node {
 			continue
 		}
 		if f[key.Value] != nil {
-			d.remark("%q occurs twice; the last one is used", clip(oneLine(key.Value), maxName))
+			d.remark("%q occurs twice; the last one is used", plaintext.Line(key.Value, maxName))
 		}
 		f[key.Value] = n.Content[i+1]
 	}
@@ -195,7 +197,7 @@ func (d *document) mapping(what string, n *yaml.Node) map[string]*yaml.Node {
 	if n != nil && n.Kind == yaml.ScalarNode && strings.TrimSpace(scalar(n)) != "" {
 		inner, err := readYAML(n.Value)
 		if err != nil {
-			d.remark("%s can't be read: %s", what, clip(oneLine(err.Error()), 200))
+			d.remark("%s can't be read: %s", what, plaintext.Line(err.Error(), 200))
 			return nil
 		}
 		n = inner

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"gateway/store/plaintext"
 )
 
 // ErrExists means that a shared skill with that name exists already.
@@ -85,7 +87,7 @@ func fileProblems(files []File, err error) []string {
 	const most = 20
 	var wrong []string
 	if err != nil {
-		wrong = append(wrong, "its files can't be read: "+oneLine(err.Error()))
+		wrong = append(wrong, "its files can't be read: "+plaintext.OneLine(err.Error()))
 	}
 	for _, f := range files {
 		switch {
@@ -100,7 +102,7 @@ func fileProblems(files []File, err error) []string {
 	return wrong
 }
 
-func shownPath(name string) string { return clip(oneLine(name), 200) }
+func shownPath(name string) string { return plaintext.Line(name, 200) }
 
 // Install copies the skill in the folder dir into the shared folder. It replaces a skill
 // with the same name only if force is set; otherwise it returns an error that wraps

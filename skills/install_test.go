@@ -13,6 +13,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"gateway/store/plaintext"
 	"gateway/store/storetest"
 )
 
@@ -310,7 +311,7 @@ func TestInstallRefuses(t *testing.T) {
 				t.Errorf("Install: %v, trouble %q; want %q", err, p.Problems, tt.want)
 			}
 			for _, text := range p.Problems {
-				if oneLine(text) != text {
+				if plaintext.OneLine(text) != text {
 					t.Errorf("trouble %q can't be shown", text)
 				}
 			}

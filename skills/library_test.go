@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"gateway/store/plaintext"
 )
 
 // A fixture is a workspace with skills, and a memory with the skills of scopes.
@@ -299,7 +301,7 @@ func TestIrregularFiles(t *testing.T) {
 			s.Folder != "link-loop" {
 			t.Errorf("%q: problem %q, want %q", s.Folder, s.Problem, problem)
 		}
-		if s.Name != oneLine(s.Name) || strings.Contains(s.Name, "/") {
+		if s.Name != plaintext.OneLine(s.Name) || strings.Contains(s.Name, "/") {
 			t.Errorf("%q: name %q", s.Folder, s.Name)
 		}
 	}

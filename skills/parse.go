@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"gateway/store/plaintext"
 )
 
 // Limits of a skill's text, in bytes.
@@ -69,7 +71,7 @@ func parse(data []byte) document {
 	if utf8.RuneCountInString(d.description) > maxDescription {
 		d.remark("its description has more than %d characters and is cut", maxDescription)
 	}
-	d.description = clip(d.description, maxDescription)
+	d.description = plaintext.Shorten(d.description, maxDescription)
 	return d
 }
 
@@ -147,14 +149,14 @@ func firstParagraph(text string) string {
 		case strings.HasPrefix(line, "#") || strings.Trim(line, "-=*_ ") == "":
 			heading = cmp.Or(heading, title)
 			if len(lines) > 0 {
-				return oneLine(strings.Join(lines, " "))
+				return plaintext.OneLine(strings.Join(lines, " "))
 			}
 		default:
 			lines = append(lines, line)
 		}
 	}
 	if len(lines) == 0 {
-		return oneLine(heading)
+		return plaintext.OneLine(heading)
 	}
-	return oneLine(strings.Join(lines, " "))
+	return plaintext.OneLine(strings.Join(lines, " "))
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"gateway/store/atomicfile"
+	"gateway/store/plaintext"
 )
 
 // Pins is the path of a JSON file with the hashes of the shared skills that the owner has
@@ -77,7 +78,8 @@ func (p Pins) Review(ctx context.Context, l *Library) (map[string]string, error)
 		case !ok:
 			states[s.Folder] = "not installed by you"
 		case err != nil:
-			states[s.Folder] = "can't be compared with what was installed: " + oneLine(err.Error())
+			states[s.Folder] = "can't be compared with what was installed: " +
+				plaintext.OneLine(err.Error())
 		case sum != pinned.Hash:
 			states[s.Folder] = "changed since it was installed"
 		}

@@ -7,6 +7,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"gateway/store/plaintext"
 )
 
 // Limits of the skills' part of each prompt, in bytes.
@@ -157,14 +159,14 @@ func element(s Skill, most int) string {
 	}
 	b.WriteString("<skill")
 	attribute("name", s.Name)
-	attribute("location", oneLine(s.Location))
+	attribute("location", plaintext.OneLine(s.Location))
 	if !s.Available() {
 		attribute("available", "false")
 	}
 	attribute("needs", strings.Join(s.Requires.Skills, ", "))
 	attribute("missing", strings.Join(s.Missing, "; "))
 	attribute("problem", s.Problem)
-	fmt.Fprintf(&b, ">%s</skill>\n", escape(clip(s.Description, most)))
+	fmt.Fprintf(&b, ">%s</skill>\n", escape(plaintext.Shorten(s.Description, most)))
 	return b.String()
 }
 

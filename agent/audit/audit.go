@@ -17,6 +17,7 @@ import (
 
 	"gateway/bus"
 	"gateway/store"
+	"gateway/store/plaintext"
 )
 
 // Migration creates the table of this package.
@@ -67,13 +68,10 @@ const maxAbout = 200
 func Add(tx *store.Tx, e Entry, now time.Time) error { return add(tx, e, "", now) }
 
 func add(tx *store.Tx, e Entry, rules string, now time.Time) error {
-	about := []rune(strings.Join(strings.Fields(strings.ReplaceAll(e.About, "`", "")), " "))
-	if len(about) > maxAbout {
-		about = append(about[:maxAbout], '…')
-	}
+	about := plaintext.Line(strings.ReplaceAll(e.About, "`", ""), maxAbout)
 	_, err := tx.Exec(`INSERT INTO audits
 		(at_ms, action, about, whom, by_whom, name, person, account, chat, rules)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, now.UnixMilli(), e.Action, string(about),
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, now.UnixMilli(), e.Action, about,
 		e.Whom, e.By, e.Name, e.Person, e.Where.Account, e.Where.Chat, rules)
 	return store.Wrap(err, "audit: write")
 }

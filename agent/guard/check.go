@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/net/idna"
+
+	"gateway/store/plaintext"
 )
 
 // maxURL is the greatest length of a URL, in bytes.
@@ -177,8 +179,5 @@ func redactURL(rawURL string) string {
 		}
 		return r
 	}, rawURL)
-	if len(rawURL) > most {
-		rawURL = strings.ToValidUTF8(rawURL[:most], "") + "…"
-	}
-	return rawURL
+	return plaintext.Clip(rawURL, most)
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/adhocore/gronx"
+
+	"gateway/store/plaintext"
 )
 
 // maxCron is the greatest length of an expression, in bytes.
@@ -88,7 +90,7 @@ func compile(expr string) (*plan, error) {
 	if !strings.HasPrefix(expr, "@") {
 		for i, raw := range strings.Fields(strings.ToUpper(expr)) {
 			if err := cronFields[i].check(raw, segments[i+1]); err != nil {
-				return nil, fmt.Errorf("%s %q: %w", cronFields[i].name, clip(raw, 40), err)
+				return nil, fmt.Errorf("%s %q: %w", cronFields[i].name, plaintext.Clip(raw, 40), err)
 			}
 		}
 	}
@@ -261,12 +263,4 @@ func (p *plan) minuteOf(hour, minute int) (int, bool) {
 		minute = 0
 	}
 	return 0, false
-}
-
-// clip cuts text to at most n bytes and the mark of the cut.
-func clip(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	return strings.ToValidUTF8(text[:n], "") + "…"
 }

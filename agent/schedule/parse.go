@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"gateway/store/plaintext"
 )
 
 // maxSpan is the greatest interval.
@@ -51,17 +53,17 @@ var units = map[byte]time.Duration{'w': 7 * 24 * time.Hour, 'd': 24 * time.Hour,
 func parseSpan(text string) (time.Duration, error) {
 	if !spanWhole().MatchString(text) {
 		return 0, fmt.Errorf("%q is not a length of time: want one such as 90m, 1h30m, 1d or 2w",
-			clip(text, 40))
+			plaintext.Clip(text, 40))
 	}
 	var sum time.Duration
 	for _, m := range spanPart().FindAllStringSubmatch(text, -1) {
 		n, err := strconv.Atoi(m[1])
 		unit := units[m[2][0]]
 		if err != nil || time.Duration(n) > maxSpan/unit {
-			return 0, fmt.Errorf("%q is more than 10 years", clip(text, 40))
+			return 0, fmt.Errorf("%q is more than 10 years", plaintext.Clip(text, 40))
 		}
 		if sum += time.Duration(n) * unit; sum > maxSpan {
-			return 0, fmt.Errorf("%q is more than 10 years", clip(text, 40))
+			return 0, fmt.Errorf("%q is more than 10 years", plaintext.Clip(text, 40))
 		}
 	}
 	return sum, nil
@@ -95,7 +97,7 @@ func ParseAt(text string, now time.Time, loc *time.Location) (When, error) {
 	t, err := parseTime(text, now)
 	switch {
 	case err != nil:
-		return When{}, fmt.Errorf("%q is not a time: %w", clip(text, 60), err)
+		return When{}, fmt.Errorf("%q is not a time: %w", plaintext.Clip(text, 60), err)
 	case !t.After(now):
 		return When{}, fmt.Errorf("%s is over: it is %s now", t.In(loc).Format(shown),
 			now.Format(shown))
@@ -237,7 +239,7 @@ func checkRest(when, rest string) error {
 	if word := otherNext().FindString(rest); word != "" && clockLast().MatchString(when) {
 		return fmt.Errorf("%q after %q is not understood: write the time like 21:00, in your own time "+
 			"zone, and the day before it, such as \"2027-01-31 21:00\"", strings.Trim(word, " ,"),
-			clip(when, 60))
+			plaintext.Clip(when, 60))
 	}
 	second := timeNext().FindString(rest)
 	if second == "" && ofDays().MatchString(when) {
@@ -247,7 +249,7 @@ func checkRest(when, rest string) error {
 		return nil
 	}
 	return fmt.Errorf("%q and %q are two times: want one, such as \"every day at 8:00\" or "+
-		"\"2027-01-31 18:30\"", clip(when, 60), strings.TrimSpace(second))
+		"\"2027-01-31 18:30\"", plaintext.Clip(when, 60), strings.TrimSpace(second))
 }
 
 // ParseReminder splits the request of a person into its time and the text of the reminder. Examples

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"gateway/store"
+	"gateway/store/plaintext"
 )
 
 // Limits of the texts of a run, in bytes.
@@ -73,7 +74,7 @@ func BeginRun(tx *store.Tx, run int64, now time.Time) (bool, error) {
 // FinishRun records that a run has succeeded, with the beginning of its answer. Like StopRun and
 // FailRun, it does nothing for a run that has ended or was erased.
 func FinishRun(tx *store.Tx, run int64, said Answer, now time.Time) error {
-	said.Text = clip(strings.TrimSpace(said.Text), maxSaid)
+	said.Text = plaintext.Clip(strings.TrimSpace(said.Text), maxSaid)
 	return endRun(tx, run, Succeeded, said, "", now)
 }
 
@@ -127,7 +128,7 @@ func FailRun(tx *store.Tx, run int64, reason string, now time.Time) (dead bool, 
 	if err != nil {
 		return false, err
 	}
-	reason = clip(reason, maxError)
+	reason = plaintext.Clip(reason, maxError)
 	again := j.Kind != Heartbeat && (j.State == Active || j.State == Ended)
 	if !again || r.Attempts > len(backoff) {
 		return true, endRun(tx, run, Failed, Answer{}, reason, now)

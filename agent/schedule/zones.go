@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gateway/agent/suggest"
+	"gateway/store/plaintext"
 )
 
 // zoneNames are the IANA names that people may mean, one a line.
@@ -38,7 +39,7 @@ func FindZone(name string) (*time.Location, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("there is no time zone %q; %s", clip(name, 60), hint)
+	return nil, fmt.Errorf("there is no time zone %q; %s", plaintext.Clip(name, 60), hint)
 }
 
 // ShowZone returns a zone for people. The default is the zone of the machine, whose name the system

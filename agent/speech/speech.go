@@ -21,6 +21,7 @@ import (
 	"gateway/agent/modelcall"
 	"gateway/bus"
 	"gateway/store"
+	"gateway/store/plaintext"
 )
 
 // The settings for spoken answers in a conversation.
@@ -87,12 +88,9 @@ func (s *Speaker) Add(
 	if out.Text == "" || !s.Plays(out.To.Account) {
 		return false, nil
 	}
-	text := out.Text
-	if len(text) > maxText {
-		text = strings.ToValidUTF8(text[:maxText], "")
-	}
 	now := s.Now()
-	state, err := json.Marshal(note{To: out.To, Text: text, Spender: who, At: now})
+	state, err := json.Marshal(note{To: out.To, Text: plaintext.Cut(out.Text, maxText),
+		Spender: who, At: now})
 	if err != nil {
 		return false, fmt.Errorf("speech: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"gateway/agent/suggest"
 	"gateway/store/plainjson"
+	"gateway/store/plaintext"
 )
 
 // maxSuggestLen is the length up to which names are compared with known ones, in bytes.
@@ -206,11 +207,7 @@ func describe(v any) string {
 	case []any:
 		return "a list"
 	case string:
-		const most = 60
-		if len(v) > most {
-			v = strings.ToValidUTF8(v[:most], "") + "…"
-		}
-		return "the string " + encode(v)
+		return "the string " + encode(plaintext.Clip(v, 60))
 	}
 	return encode(v)
 }

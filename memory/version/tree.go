@@ -15,6 +15,7 @@ import (
 	"unicode"
 
 	"gateway/store"
+	"gateway/store/plaintext"
 )
 
 // changeID matches the IDs of changes, which also have at most maxName bytes.
@@ -44,11 +45,8 @@ func (t *Tree) version(c Change) (Version, error) {
 		}
 		return r
 	}, strings.ToValidUTF8(c.Reason, "\uFFFD"))
-	if len(reason) > maxReason {
-		reason = strings.ToValidUTF8(reason[:maxReason], "")
-	}
 	return Version{Time: t.store.opts.Now().Truncate(time.Second), Author: author,
-		Reason: strings.TrimSpace(reason), Change: c.ID}, nil
+		Reason: strings.TrimSpace(plaintext.Cut(reason, maxReason)), Change: c.ID}, nil
 }
 
 // Commit records the current files. It returns the zero Version if they equal the newest

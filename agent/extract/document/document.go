@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/gabriel-vasile/mimetype"
+
+	"gateway/store/plaintext"
 )
 
 // ErrUnsupported reports that files of this type have no text, or none that the package can read.
@@ -262,17 +264,9 @@ func (s *sink) text() string {
 	}
 	keep := s.limit - len(note()) - len("00") // the number in the note may become longer
 	if keep < s.limit/2 {                     // no room for a note
-		return cut(text, s.limit)
+		return plaintext.Cut(text, s.limit)
 	}
-	text = cut(text, keep)
+	text = plaintext.Cut(text, keep)
 	missing += int64(s.b.Len() - len(text))
 	return text + note()
-}
-
-// cut returns at most n bytes of text without splitting a character.
-func cut(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	return strings.ToValidUTF8(text[:n], "")
 }

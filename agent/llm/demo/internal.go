@@ -3,6 +3,8 @@ package demo
 import (
 	"encoding/json"
 	"strings"
+
+	"gateway/store/plaintext"
 )
 
 // The beginnings of the gateway's own requests, for notes and for long-term memory.
@@ -38,8 +40,7 @@ func notes(conversation string) string {
 			continue
 		}
 		text := envelope().ReplaceAllString(remembered().ReplaceAllString(entry.Text, ""), "")
-		b.WriteString("- " + entry.Day + ": " + clip(strings.Join(strings.Fields(text), " "), maxNote) +
-			"\n")
+		b.WriteString("- " + entry.Day + ": " + plaintext.Clip(plaintext.OneLine(text), maxNote) + "\n")
 	}
 	if b.Len() == 0 {
 		return "(nothing)"

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"gateway/store/plaintext"
 )
 
 // request has the fields of a request that the model uses.
@@ -100,7 +102,7 @@ func (r *request) results() string {
 	var results []string
 	for i := len(r.Messages) - 1; i >= 0 && r.Messages[i].Role == "tool"; i-- {
 		text := frame().ReplaceAllString(r.Messages[i].Content.text, "")
-		text = clip(strings.TrimSpace(text), maxResult)
+		text = plaintext.Clip(strings.TrimSpace(text), maxResult)
 		if text == "" {
 			text = "(nothing)"
 		}

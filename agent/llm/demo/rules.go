@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+
+	"gateway/store/plaintext"
 )
 
 // A rule is one ability of the demo model: it calls a tool and shows the result.
@@ -107,7 +109,7 @@ func answer(r request) reply {
 	if requests[0] == "" {
 		return say(abilities(r))
 	}
-	return say(fmt.Sprintf("You wrote: %q. %s", clip(requests[0], maxEcho), abilities(r)))
+	return say(fmt.Sprintf("You wrote: %q. %s", plaintext.Clip(requests[0], maxEcho), abilities(r)))
 }
 
 var (
@@ -196,12 +198,4 @@ func readings(message string) []string {
 func plain(text string) string {
 	text = mention().ReplaceAllString(strings.TrimSpace(text), "")
 	return strings.TrimRight(strings.Trim(text, "`"), "?! \t\r\n")
-}
-
-// clip cuts text to at most n bytes and marks the cut.
-func clip(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	return strings.ToValidUTF8(text[:n], "") + "…"
 }

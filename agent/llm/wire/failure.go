@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"gateway/agent/llm"
+	"gateway/store/plaintext"
 )
 
 // How much of an error is kept, in bytes.
@@ -31,10 +32,7 @@ type Failure struct {
 }
 
 func (f *Failure) Error() string {
-	s := strings.Join(strings.Fields(f.Message), " ")
-	if len(s) > maxErrorText {
-		s = strings.ToValidUTF8(s[:maxErrorText], "") + "…"
-	}
+	s := plaintext.Clip(strings.Join(strings.Fields(f.Message), " "), maxErrorText)
 	if f.Code != "" {
 		s = f.Code + ": " + s
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"gateway/agent/tool"
+	"gateway/store/plaintext"
 )
 
 // Limits of a question.
@@ -61,7 +62,7 @@ func run(_ context.Context, c tool.Call, a arguments) (tool.Result, error) {
 		wait.For = min(wait.For, groupWait)
 	}
 	for _, option := range a.Options {
-		option = tool.OneLine(option)
+		option = plaintext.OneLine(option)
 		if n := len([]rune(option)); n == 0 || n > maxOption {
 			return tool.Result{}, fmt.Errorf("option %q: want 1 to %d characters", option, maxOption)
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"gateway/agent/tool"
+	"gateway/store/plaintext"
 )
 
 const editDescription = "Replaces text in a file that you have read. old_text is exact, with " +
@@ -274,9 +275,7 @@ func plainOf(lines []string) []string {
 // plainLine returns a line without differences that are easily overlooked: the width of
 // white space, kinds of quotes and dashes, and letter case.
 func plainLine(s string) string {
-	if len(s) > maxClosestWidth {
-		s = strings.ToValidUTF8(s[:maxClosestWidth], "")
-	}
+	s = plaintext.Cut(s, maxClosestWidth)
 	return strings.Join(strings.Fields(plainSigns.Replace(strings.ToLower(s))), " ")
 }
 

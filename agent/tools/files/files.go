@@ -37,6 +37,7 @@ import (
 	"gateway/agent/suggest"
 	"gateway/agent/tool"
 	"gateway/bus"
+	"gateway/store/plaintext"
 )
 
 // Options are the trees that the tools can access. The caller opens the trees, and closes them when
@@ -205,16 +206,10 @@ func printable(name string) string {
 	return name
 }
 
-// truncate returns s, cut to 80 bytes. A character that the cut would split is left out.
-func truncate(s string) string {
-	const most = 80
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
-}
-
 // hasControl reports whether a name has characters that can't be printed.
 func hasControl(name string) bool {
 	return strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
+
+// truncate returns s, cut to 80 bytes.
+func truncate(s string) string { return plaintext.Clip(s, 80) }

@@ -22,6 +22,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"gateway/agent/tool"
+	"gateway/store/plaintext"
 )
 
 // Limits of one result.
@@ -227,7 +228,8 @@ func (b *builder) convert(s Server, r *sdk.CallToolResult) (tool.Result, error) 
 		b.add(string(data))
 	}
 	if r.IsError {
-		text := cmp.Or(clip(strings.TrimSpace(b.text()), maxErrorText), "it does not say which")
+		text := cmp.Or(plaintext.Shorten(strings.TrimSpace(b.text()), maxErrorText),
+			"it does not say which")
 		return tool.Result{Foreign: s.source()},
 			fmt.Errorf("the MCP server %s reports an error: %s", s.Name, text)
 	}

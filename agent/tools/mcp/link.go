@@ -11,6 +11,8 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"gateway/store/plaintext"
 )
 
 const (
@@ -243,7 +245,7 @@ func (s *dialer) client() *sdk.Client {
 			if r.Params != nil && s.opts.Logger.Enabled(ctx, slog.LevelDebug) {
 				s.opts.Logger.DebugContext(ctx, "mcp server says", "server", s.Name,
 					"level", oneLine(string(r.Params.Level), 20),
-					"entry", clip(s.redactor.scrub(fmt.Sprint(r.Params.Data)), maxLogEntry))
+					"entry", plaintext.Shorten(s.redactor.scrub(fmt.Sprint(r.Params.Data)), maxLogEntry))
 			}
 		},
 	})

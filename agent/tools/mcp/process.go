@@ -18,6 +18,8 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"gateway/store/plaintext"
 )
 
 const (
@@ -157,7 +159,8 @@ func (p *process) why(err error) error {
 	case <-time.After(2 * endTime): // its output has ended, so it will end soon
 	}
 	if words := p.stderr.String(); words != "" {
-		err = fmt.Errorf("%w; its last output: %s", err, clip(strings.TrimSpace(plain(words)), 400))
+		err = fmt.Errorf("%w; its last output: %s", err,
+			plaintext.Shorten(strings.TrimSpace(plain(words)), 400))
 	}
 	return err
 }

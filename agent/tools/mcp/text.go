@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"gateway/store/plaintext"
 )
 
 // oneLine returns foreign text as one line of at most most characters that can't imitate a part of
@@ -25,25 +27,10 @@ func oneLine(text string, most int) string {
 		return r
 	}, text)
 	text = marks.Replace(strings.Join(strings.Fields(text), " "))
-	return clip(text, most)
+	return plaintext.Shorten(text, most)
 }
 
 var marks = strings.NewReplacer("[", "(", "]", ")", "<", "‹", ">", "›", "```", "'''")
-
-// clip cuts text after most characters. The last of them is an ellipsis if text was longer.
-func clip(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	n := 0
-	for i := range text {
-		if n == most-1 {
-			return strings.TrimRight(text[:i], " ") + "…"
-		}
-		n++
-	}
-	return text
-}
 
 // plain returns the foreign text of a result as valid UTF-8 without terminal control characters.
 // Unlike oneLine it keeps the structure of the text.
@@ -106,7 +93,7 @@ func (r *redactor) scrub(text string) string { return oneLine(r.hide(text), 600)
 // that the model can use a path or JSON in an error. The agent makes sure that the text can't end
 // the frame around foreign text.
 func (r *redactor) written(text string) string {
-	return clip(strings.TrimSpace(plain(r.hide(text))), maxErrorText)
+	return plaintext.Shorten(strings.TrimSpace(plain(r.hide(text))), maxErrorText)
 }
 
 func (r *redactor) hide(text string) string {

@@ -21,6 +21,7 @@ import (
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
+	"gateway/store/plaintext"
 )
 
 // Options are the dependencies of the tool. All are required.
@@ -107,7 +108,7 @@ func (s sender) run(ctx context.Context, c tool.Call, a arguments) (tool.Result,
 	for _, label := range a.Buttons {
 		// A button sends its label in the name of the person who presses it, so it must not be a
 		// command.
-		label = tool.OneLine(label)
+		label = plaintext.OneLine(label)
 		if label == "" || len(label) > maxLabel || strings.HasPrefix(label, "/") {
 			return tool.Result{}, fmt.Errorf("button %q: want 1 to %d bytes, and no command",
 				label, maxLabel)

@@ -18,6 +18,7 @@ import (
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
+	"gateway/store/plaintext"
 )
 
 // Options are the dependencies of the tools. All are required.
@@ -135,11 +136,7 @@ func taskID(c tool.Call) string {
 // label returns the name of the task for people: the label, or else the beginning of the task, on
 // one line.
 func label(a spawnArguments) string {
-	s := cmp.Or(tool.OneLine(a.Label), tool.OneLine(a.Task))
-	if runes := []rune(s); len(runes) > maxLabel {
-		s = string(runes[:maxLabel-1]) + "…"
-	}
-	return s
+	return plaintext.Shorten(cmp.Or(plaintext.OneLine(a.Label), plaintext.OneLine(a.Task)), maxLabel)
 }
 
 // message returns the task as a message to the sub-agent's session. The sub-agent gets the rights,

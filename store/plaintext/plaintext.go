@@ -1,0 +1,57 @@
+// Package plaintext shortens texts and puts them on one line, for places with little room.
+package plaintext
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Cut returns at most the first n bytes of s. It never splits a character.
+func Cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// Clip is [Cut] with an ellipsis after a text that is cut.
+func Clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return Cut(s, n) + "…"
+}
+
+// Shorten returns at most n characters of s. If s is longer, the last of them is an ellipsis.
+func Shorten(s string, n int) string {
+	end, left := 0, n
+	for i := range s {
+		if left == 1 {
+			end = i
+		}
+		if left == 0 {
+			return strings.TrimRightFunc(s[:end], unicode.IsSpace) + "…"
+		}
+		left--
+	}
+	return s
+}
+
+// Line returns the first n characters of [OneLine], as [Shorten] does.
+func Line(s string, n int) string { return Shorten(OneLine(s), n) }
+
+// OneLine returns s on one line, without invisible characters and without those that change the
+// direction of text.
+func OneLine(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) && !unicode.IsSpace(r) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+	return strings.Join(strings.Fields(s), " ")
+}
