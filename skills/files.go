@@ -1,7 +1,7 @@
 package skills
 
 import (
-	"bytes"
+	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -166,25 +166,17 @@ func (f *File) add(sum hash.Hash, in folder, left *int64) error {
 	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
 		return errors.Join(err, fmt.Errorf("%s is no longer a file", f.Name))
 	}
-	content := sha256.New()
-	head := &bytes.Buffer{}
-	n, err := io.Copy(io.MultiWriter(content, &firstBytes{head}), io.LimitReader(file, *left+1))
+	content := bufio.NewReaderSize(io.LimitReader(file, *left+1), 32<<10)
+	head, _ := content.Peek(2) // fewer bytes in a short file; Copy returns another error
+	f.Script = f.run || isScript(f.Name, head)
+	hash := sha256.New()
+	n, err := io.Copy(hash, content)
 	if *left -= n; err == nil && *left < 0 {
 		err = fmt.Errorf("more than %d MB", maxBytes>>20)
 	}
-	f.Size, f.Script = n, f.run || isScript(f.Name, head.Bytes())
-	fmt.Fprintf(sum, "%d:%x\n", n, content.Sum(nil))
+	f.Size = n
+	fmt.Fprintf(sum, "%d:%x\n", n, hash.Sum(nil))
 	return err
-}
-
-// firstBytes keeps the first two bytes that are written to it.
-type firstBytes struct{ *bytes.Buffer }
-
-func (b *firstBytes) Write(p []byte) (int, error) {
-	if n := min(len(p), 2-b.Len()); n > 0 {
-		b.Buffer.Write(p[:n])
-	}
-	return len(p), nil
 }
 
 var scriptEndings = []string{".sh", ".bash", ".zsh", ".fish", ".py", ".js", ".mjs", ".cjs", ".ts",
