@@ -537,13 +537,13 @@ func (h *hunk) place(lines []textLine, f *finder, from int) (int, error) {
 			return 0, fmt.Errorf("matches more than once, in %s; give more lines around it", lineList(found))
 		}
 	}
-	return 0, h.mismatch(lines, f, from)
+	return 0, h.mismatch(f, from)
 }
 
 // mismatch returns an error with the reason why a hunk does not apply. It shows the most similar
 // lines.
-func (h *hunk) mismatch(lines []textLine, f *finder, from int) error {
-	text := joined(lines, "\n")
+func (h *hunk) mismatch(f *finder, from int) error {
+	text := strings.Join(f.lines, "\n") + "\n"
 	var want []string
 	for _, l := range h.old() {
 		want = append(want, l.text)

@@ -91,6 +91,8 @@ func TestPatchRefused(t *testing.T) {
 		{"not there", "*** Update File: twise\n@@\n-x\n+y", []string{`there is no "twise"`, `"twice"`}},
 		{"misfit", "*** Update File: twice\n@@\n x\n-Z\n+y",
 			[]string{"twice: hunk 1 of 1 does not apply", "begins in line 1", "upper and lower case"}},
+		{"misfit of CRLF", "*** Update File: crlf\n@@\n x\n-Z\n+z",
+			[]string{"begins in line 1\nline 2 of the file: \"y\"\n"}},
 		{"second hunk", "*** Update File: code\n@@\n-func a() {\n+func c() {\n@@\n-nothing like it\n+y",
 			[]string{"code: hunk 2 of 2 does not apply"}},
 		{"order", "*** Update File: code\n@@\n-func b() {\n+b\n@@\n-func a() {\n+a",
