@@ -19,26 +19,30 @@ var errTooLong = errors.New("takes too long to find: the file is long, and the p
 
 // A finder finds the places of hunks in a file.
 type finder struct {
-	lines []string // of the file
+	lines []string // of the file, without line breaks
 	bare  []string // the same without white space at the end; nil until they are needed
 	work  *int     // what may still be compared: see maxCompared
 }
 
-func newFinder(lines []textLine, work *int) *finder {
+func newFinder(lines []string, work *int) *finder {
 	f := &finder{lines: make([]string, len(lines)), work: work}
 	for i, l := range lines {
-		f.lines[i] = l.text
+		f.lines[i] = withoutBreak(l)
 	}
 	return f
 }
 
-// find returns the indexes, from from on, of the lines where old begins. White space at the ends of
-// lines does not count if trimmed is set.
-func (f *finder) find(old []patchLine, from int, trimmed bool) (found []int, err error) {
-	want := make([]string, len(old))
-	for i, l := range old {
-		want[i] = l.text
+// withoutBreak returns a line of a file without its line break, which the last line may lack.
+func withoutBreak(line string) string {
+	if text, ok := strings.CutSuffix(line, "\n"); ok {
+		return strings.TrimSuffix(text, "\r")
 	}
+	return line
+}
+
+// find returns the indexes, from from on, of the lines where want begins. White space at the ends
+// of lines does not count if trimmed is set.
+func (f *finder) find(want []string, from int, trimmed bool) (found []int, err error) {
 	lines := f.lines
 	if trimmed {
 		if f.bare == nil {

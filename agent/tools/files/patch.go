@@ -231,8 +231,13 @@ type patchLine struct {
 }
 
 // old returns the context and removed lines: those that the file must have.
-func (h *hunk) old() []patchLine {
-	return slices.DeleteFunc(slices.Clone(h.lines), func(l patchLine) bool { return l.op == '+' })
+func (h *hunk) old() (lines []string) {
+	for _, l := range h.lines {
+		if l.op != '+' {
+			lines = append(lines, l.text)
+		}
+	}
+	return lines
 }
 
 // parsePatch parses a patch in the "*** Begin Patch" format, on which models are trained.
@@ -405,41 +410,6 @@ func trimBlank(lines []patchLine) []patchLine {
 	return lines
 }
 
-// A textLine is a line of a file and its line break.
-type textLine struct {
-	text string
-	end  string // "\n", "\r\n", or "" if the last line has no line break
-}
-
-// linesOf splits a text into lines.
-func linesOf(text string) []textLine {
-	var lines []textLine
-	for l := range strings.Lines(text) {
-		body := strings.TrimSuffix(l, "\n")
-		if body == l {
-			lines = append(lines, textLine{l, ""})
-			continue
-		}
-		bare := strings.TrimSuffix(body, "\r")
-		lines = append(lines, textLine{bare, l[len(bare):]})
-	}
-	return lines
-}
-
-// joined is the inverse of linesOf. It adds end to a line without a line break that is no longer
-// the last one.
-func joined(lines []textLine, end string) string {
-	var b strings.Builder
-	for i, l := range lines {
-		b.WriteString(l.text)
-		if l.end == "" && i < len(lines)-1 {
-			l.end = end
-		}
-		b.WriteString(l.end)
-	}
-	return b.String()
-}
-
 // applyHunks returns text with the hunks applied. The error names the first hunk that does not
 // apply. work is what may still be compared: see maxCompared.
 func applyHunks(text string, hunks []hunk, work *int) (string, error) {
@@ -450,16 +420,16 @@ func applyHunks(text string, hunks []hunk, work *int) (string, error) {
 	if *work -= splitLine * strings.Count(text, "\n"); *work < 0 {
 		return "", errTooLong
 	}
-	lines := linesOf(text)
+	lines := slices.Collect(strings.Lines(text))
 	end := "\n"
-	if len(lines) > 0 && lines[0].end == "\r\n" {
+	if len(lines) > 0 && strings.HasSuffix(lines[0], "\r\n") {
 		end = "\r\n"
 	}
-	var out []textLine
+	var out []string
 	f := newFinder(lines, work)
 	done := 0 // number of input lines that are copied to out or replaced
 	for i, h := range hunks {
-		at, err := h.place(lines, f, done)
+		at, err := h.place(f, done)
 		if err != nil {
 			return "", fmt.Errorf("hunk %d of %d %w", i+1, len(hunks), err)
 		}
@@ -469,13 +439,18 @@ func applyHunks(text string, hunks []hunk, work *int) (string, error) {
 		done = at + n
 	}
 	out = append(out, lines[done:]...)
-	return bom + joined(out, end), nil
+	for i := range max(0, len(out)-1) {
+		if !strings.HasSuffix(out[i], "\n") { // no longer the last line
+			out[i] += end
+		}
+	}
+	return bom + strings.Join(out, ""), nil
 }
 
 // replace returns the lines that replace those at the hunk's place, and the number of lines
 // replaced. Context lines stay as they are in the file.
-func (h *hunk) replace(lines []textLine, end string) ([]textLine, int) {
-	var out []textLine
+func (h *hunk) replace(lines []string, end string) ([]string, int) {
+	var out []string
 	n := 0
 	for _, l := range h.lines {
 		switch {
@@ -485,25 +460,24 @@ func (h *hunk) replace(lines []textLine, end string) ([]textLine, int) {
 			out = append(out, lines[n])
 			n++
 		default:
-			out = append(out, textLine{l.text, end})
+			out = append(out, l.text+end)
 		}
 	}
 	// A patch does not say whether the file's last line has a line break.
-	if last := len(out) - 1; n == len(lines) && n > 0 && last >= 0 {
-		if lines[n-1].end == "" {
-			out[last].end = ""
-		}
+	last := len(out) - 1
+	if n == len(lines) && n > 0 && last >= 0 && !strings.HasSuffix(lines[n-1], "\n") {
+		out[last] = withoutBreak(out[last])
 	}
 	return out, n
 }
 
 // place returns the index of the first line of the hunk in the file, which is at least from.
-func (h *hunk) place(lines []textLine, f *finder, from int) (int, error) {
+func (h *hunk) place(f *finder, from int) (int, error) {
 	old := h.old()
 	behind := from
 	for _, a := range h.anchors {
-		i := slices.IndexFunc(lines[behind:], func(l textLine) bool {
-			return strings.TrimSpace(l.text) == strings.TrimSpace(a)
+		i := slices.IndexFunc(f.lines[behind:], func(l string) bool {
+			return strings.TrimSpace(l) == strings.TrimSpace(a)
 		})
 		if i < 0 {
 			return 0, fmt.Errorf("does not apply: there is no line %s", quoted(a))
@@ -515,7 +489,7 @@ func (h *hunk) place(lines []textLine, f *finder, from int) (int, error) {
 		if len(h.anchors) > 0 {
 			return behind, nil
 		}
-		return len(lines), nil
+		return len(f.lines), nil
 	}
 	// White space at the ends of lines may differ if there is no exact place.
 	for _, trimmed := range []bool{false, true} {
@@ -524,7 +498,7 @@ func (h *hunk) place(lines []textLine, f *finder, from int) (int, error) {
 			return 0, err
 		}
 		if h.end {
-			found = slices.DeleteFunc(found, func(at int) bool { return at+len(old) != len(lines) })
+			found = slices.DeleteFunc(found, func(at int) bool { return at+len(old) != len(f.lines) })
 		}
 		switch {
 		case len(found) == 1 || len(found) > 1 && len(h.anchors) > 0:
@@ -543,18 +517,15 @@ func (h *hunk) place(lines []textLine, f *finder, from int) (int, error) {
 // mismatch returns an error with the reason why a hunk does not apply. It shows the most similar
 // lines.
 func (h *hunk) mismatch(f *finder, from int) error {
-	text := strings.Join(f.lines, "\n") + "\n"
-	var want []string
-	for _, l := range h.old() {
-		want = append(want, l.text)
-	}
+	old := h.old()
 	if from > 0 {
-		if found, err := f.find(h.old(), 0, true); err != nil {
+		if found, err := f.find(old, 0, true); err != nil {
 			return err
 		} else if len(found) > 0 {
 			return errors.New("belongs before the previous hunk; put the hunks in the order of the file")
 		}
 	}
-	near := strings.ReplaceAll(closest(text, strings.Join(want, "\n")), "old_text", "the patch")
-	return fmt.Errorf("does not apply: its lines are not in the file%s", near)
+	near := closest(strings.Join(f.lines, "\n")+"\n", strings.Join(old, "\n"))
+	return fmt.Errorf("does not apply: its lines are not in the file%s",
+		strings.ReplaceAll(near, "old_text", "the patch"))
 }

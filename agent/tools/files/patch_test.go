@@ -3,6 +3,7 @@ package files
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -287,7 +288,7 @@ func plainText(s string) string {
 
 // diff returns a patch with one hunk that has the whole file as its context.
 func diff(before, after string) string {
-	a, b := linesOf(before), linesOf(after)
+	a, b := slices.Collect(strings.Lines(before)), slices.Collect(strings.Lines(after))
 	head := 0
 	for head < min(len(a), len(b)) && a[head] == b[head] {
 		head++
@@ -297,9 +298,9 @@ func diff(before, after string) string {
 		tail++
 	}
 	var body strings.Builder
-	write := func(op string, lines []textLine) {
+	write := func(op string, lines []string) {
 		for _, l := range lines {
-			body.WriteString(op + l.text + "\n")
+			body.WriteString(op + l)
 		}
 	}
 	write(" ", a[:head])
