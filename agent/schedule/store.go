@@ -13,6 +13,7 @@ import (
 
 	"gateway/memory"
 	"gateway/store"
+	"gateway/store/plaintext"
 )
 
 // Store reads and writes jobs, their runs, and time zones. It has settings but no state;
@@ -46,7 +47,7 @@ func (s Store) MinInterval() time.Duration { return cmp.Or(s.MinEvery, time.Minu
 func (s Store) check(j *Job, now time.Time) error {
 	j.Name, j.Text = strings.TrimSpace(j.Name), strings.TrimSpace(j.Text)
 	if j.Name == "" {
-		j.Name = title(j.Text)
+		j.Name = plaintext.Line(j.Text, 40)
 	}
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
 	switch n := utf8.RuneCountInString(j.Name); {
@@ -70,24 +71,6 @@ func (s Store) check(j *Job, now time.Time) error {
 		}
 	}
 	return nil
-}
-
-// title returns the beginning of a text as a name.
-func title(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsSpace(r) {
-			return ' '
-		}
-		if !unicode.IsPrint(r) {
-			return -1
-		}
-		return r
-	}, text)
-	runes := []rune(strings.Join(strings.Fields(text), " "))
-	if len(runes) > 40 {
-		return strings.TrimSpace(string(runes[:39])) + "…"
-	}
-	return string(runes)
 }
 
 // Add writes a new job and sets its ID, State, Next and Created. If the job has no name,
