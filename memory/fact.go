@@ -2,8 +2,6 @@ package memory
 
 import (
 	"cmp"
-	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -247,8 +245,5 @@ func (s *ScopedStore) Contents(q store.Queryer) (c Contents, err error) {
 		EXISTS (SELECT 1 FROM memory_facts f WHERE f.scope = s.id)
 		FROM memory_scopes s WHERE name = $1`, string(s.scope)).
 		Scan(&c.number, &c.last, &c.synced, &c.dreamed, &c.messages, &c.Facts)
-	if errors.Is(err, sql.ErrNoRows) {
-		return Contents{}, nil
-	}
-	return c, s.scope.wrap("read", err)
+	return c, s.scope.wrap("read", store.Optional(err))
 }

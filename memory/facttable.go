@@ -1,9 +1,7 @@
 package memory
 
 import (
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -27,11 +25,8 @@ func (t factTable) count(q store.Queryer) (n int, err error) {
 func (t factTable) get(q store.Queryer, key string) (*storedFact, error) {
 	f, err := scanFact(q.QueryRow("SELECT "+factColumns+" FROM memory_facts "+
 		"WHERE scope = $1 AND folded = $2", t.number, foldKey(key)).Scan)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
 	if err != nil {
-		return nil, err
+		return nil, store.Optional(err)
 	}
 	return &f, nil
 }

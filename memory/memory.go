@@ -22,8 +22,6 @@ package memory
 import (
 	"cmp"
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -161,10 +159,7 @@ func (s *ScopedStore) state(q store.Queryer) (st state, err error) {
 	}
 	err = q.QueryRow("SELECT id, last, synced, dreamed, messages FROM memory_scopes WHERE name = $1",
 		string(s.scope)).Scan(&st.number, &st.last, &st.synced, &st.dreamed, &st.messages)
-	if errors.Is(err, sql.ErrNoRows) {
-		return state{}, nil
-	}
-	return st, s.scope.wrap("read", err)
+	return st, s.scope.wrap("read", store.Optional(err))
 }
 
 // number returns the scope's number, and assigns one if it has none.

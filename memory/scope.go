@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"gateway/bus"
+	"gateway/store"
 )
 
 // A Scope is the owner of a memory: a person, across all platforms, or a conversation that
@@ -65,8 +66,5 @@ func (s Scope) Person() int64 {
 
 // wrap adds the operation and the scope to an error.
 func (s Scope) wrap(operation string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("memory: %s %s: %w", operation, s, err)
+	return store.Wrap(err, "memory: %s %s", operation, s)
 }

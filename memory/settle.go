@@ -2,8 +2,6 @@ package memory
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 
@@ -57,11 +55,8 @@ func (m *Memory) settleSome(tx *store.Tx) (more bool, err error) {
 	var name Scope
 	err = tx.QueryRow("SELECT scope, target, dreamed FROM memory_rests ORDER BY scope LIMIT 1").
 		Scan(&d.number, &name, &d.dreamed)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
 	if err != nil {
-		return false, err
+		return false, store.Optional(err)
 	}
 	var target *ScopedStore
 	if name != "" {

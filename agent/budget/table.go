@@ -1,8 +1,6 @@
 package budget
 
 import (
-	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -113,10 +111,7 @@ func read(q store.Queryer, k key) (a Amount, err error) {
 	}
 	err = q.QueryRow("SELECT input + output, cost FROM usage "+
 		"WHERE day = $1 AND kind = $2 AND key = $3", k.day, k.kind, k.key).Scan(&a.Tokens, &a.Cost)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return Amount{}, fmt.Errorf("budget: read: %w", err)
-	}
-	return a, nil
+	return a, store.Wrap(store.Optional(err), "budget: read")
 }
 
 // A Line is the usage of one account on one day.

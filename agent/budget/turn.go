@@ -1,10 +1,6 @@
 package budget
 
 import (
-	"database/sql"
-	"errors"
-	"fmt"
-
 	"gateway/store"
 )
 
@@ -25,8 +21,5 @@ func (l *Ledger) addTurn(tx *store.Tx, day string, who Spender, e Entry) error {
 func readTurn(q store.Queryer, turn int64) (a Amount, err error) {
 	err = q.QueryRow("SELECT tokens, cost FROM usage_turns WHERE turn = $1", turn).
 		Scan(&a.Tokens, &a.Cost)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return Amount{}, fmt.Errorf("budget: read turn %d: %w", turn, err)
-	}
-	return a, nil
+	return a, store.Wrap(store.Optional(err), "budget: read turn %d", turn)
 }

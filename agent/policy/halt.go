@@ -1,9 +1,7 @@
 package policy
 
 import (
-	"database/sql"
 	"errors"
-	"fmt"
 	"time"
 
 	"gateway/store"
@@ -51,11 +49,8 @@ func GetHalt(q store.Queryer) (*Halt, error) {
 	var h Halt
 	var since int64
 	err := q.QueryRow("SELECT by_whom, since_ms FROM halts").Scan(&h.By, &since)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
 	if err != nil {
-		return nil, fmt.Errorf("policy: read halt: %w", err)
+		return nil, store.Wrap(store.Optional(err), "policy: read halt")
 	}
 	h.Since = time.UnixMilli(since)
 	return &h, nil

@@ -218,10 +218,8 @@ const columns = "id, code, state, session, turn, call, body, answer, decided_by,
 
 // Erase deletes the questions of a session.
 func Erase(tx *store.Tx, session string) error {
-	if _, err := tx.Exec("DELETE FROM questions WHERE session = $1", session); err != nil {
-		return fmt.Errorf("question: erase those of %s: %w", session, err)
-	}
-	return nil
+	_, err := tx.Exec("DELETE FROM questions WHERE session = $1", session)
+	return store.Wrap(err, "question: erase those of %s", session)
 }
 
 // Find returns the question with an id, or [ErrNone].

@@ -1,8 +1,6 @@
 package schedule
 
 import (
-	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -83,11 +81,6 @@ func lastAnswer(q store.Queryer, job int64) (said Answer, ended time.Time, err e
 	err = q.QueryRow(`SELECT said, ended_ms, tainted, rights FROM runs
 		WHERE job = $1 AND state = 'done' ORDER BY id DESC LIMIT 1`, job).
 		Scan(&said.Text, &at, &said.Foreign, &said.Rights)
-	if errors.Is(err, sql.ErrNoRows) {
-		return Answer{}, time.Time{}, nil
-	}
-	if err != nil {
-		return Answer{}, time.Time{}, fmt.Errorf("schedule: read runs of job %d: %w", job, err)
-	}
-	return said, fromMillis(at), nil
+	return said, fromMillis(at),
+		store.Wrap(store.Optional(err), "schedule: read runs of job %d", job)
 }

@@ -107,11 +107,8 @@ func endRun(
 		WHERE id = $1 AND state IN ('waiting', 'running') RETURNING job`,
 		run, string(as), said.Text, reason, toMillis(now), boolToInt(said.Foreign),
 		string(said.Rights)).Scan(&job)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
-	}
 	if err != nil {
-		return fmt.Errorf("schedule: end run %d: %w", run, err)
+		return store.Wrap(store.Optional(err), "schedule: end run %d", run)
 	}
 	return deleteRemoved(tx, job)
 }

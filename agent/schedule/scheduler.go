@@ -433,10 +433,7 @@ func insertRun(tx *store.Tx, r *Run, now time.Time) (bool, error) {
 		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (job, due_ms) DO NOTHING RETURNING id`,
 		r.Job, toMillis(r.Due), string(r.State), boolToInt(r.Late), boolToInt(r.missed), ended,
 		r.Error).Scan(&r.ID)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
-	return err == nil, err
+	return err == nil, store.Optional(err)
 }
 
 // retry puts the message of the next attempt of a run into the inbox, if it is still due.

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -80,13 +79,7 @@ func (t *Tree) has(q store.Queryer, change string) (bool, error) {
 	var id int64
 	err := q.QueryRow("SELECT id FROM versions WHERE tree = $1 AND change = $2",
 		t.name, change).Scan(&id)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("version: look in %s: %w", t.name, err)
-	}
-	return true, nil
+	return err == nil, store.Wrap(store.Optional(err), "version: look in %s", t.name)
 }
 
 // insert adds a version after the one with a row id, and returns it with its name.
