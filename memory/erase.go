@@ -82,9 +82,8 @@ func (d folder) finish(ctx context.Context) error {
 	if _, err := ParseScope(string(s)); err != nil {
 		return err
 	}
-	merged, err := collect(d.db.Read(ctx), func(scan store.Scan) (s Scope, err error) {
-		return s, scan(&s)
-	}, "SELECT merged FROM memory_leftovers WHERE name = $1", string(s))
+	merged, err := collect(d.db.Read(ctx), column[Scope],
+		"SELECT merged FROM memory_leftovers WHERE name = $1", string(s))
 	if err != nil || len(merged) == 0 {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"gateway/store"
+	"gateway/store/plainjson"
 )
 
 // HistoryFile is the name of the history in the folder of a scope.
@@ -33,11 +34,8 @@ const maxCursor = 1 << 53
 
 // encode returns the line of an entry, including the newline.
 func encode(s Scope, e Entry) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(line{e.Cursor, e.Time.UTC(), s, e.Session, e.Text})
-	return b.Bytes(), err
+	data, err := plainjson.Marshal(line{e.Cursor, e.Time.UTC(), s, e.Session, e.Text})
+	return append(data, '\n'), err
 }
 
 // decode parses a line. Only a line without a cursor may lack the time, which is then now.
@@ -340,7 +338,5 @@ func (m *Memory) SyncAll(ctx context.Context) error {
 }
 
 func (m *Memory) names(ctx context.Context, query string) ([]Scope, error) {
-	return collect(m.db.Read(ctx), func(scan store.Scan) (s Scope, err error) {
-		return s, scan(&s)
-	}, query)
+	return collect(m.db.Read(ctx), column[Scope], query)
 }

@@ -215,9 +215,7 @@ func (s *ScopedStore) Archive(tx *store.Tx, list []Message) error {
 // insertMessage returns the id of the new row, or an empty slice if the message is
 // archived already.
 func insertMessage(tx *store.Tx, number int64, msg Message) ([]int64, error) {
-	return collect(tx, func(scan store.Scan) (id int64, err error) {
-		return id, scan(&id)
-	}, `INSERT INTO memory_messages
+	return collect(tx, column[int64], `INSERT INTO memory_messages
 			(scope, message, time_ms, session, speaker, text)
 		VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (scope, message) DO NOTHING RETURNING id`,
 		number, msg.ID, msg.Time.UnixMilli(), msg.Session, msg.Speaker, msg.Text)

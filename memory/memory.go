@@ -203,3 +203,6 @@ func collect[T any](
 		return err
 	}, query, args...)
 }
+
+// column reads a row with one column.
+func column[T any](scan store.Scan) (v T, err error) { return v, scan(&v) }

@@ -150,9 +150,7 @@ func (st *state) take(tx *store.Tx, row indexed, dreamed bool) error {
 // indexDetached indexes the detached rows, because [Memory.FinishDetached] later removes them
 // from the index.
 func indexDetached(tx *store.Tx) error {
-	numbers, err := collect(tx, func(scan store.Scan) (n int64, err error) {
-		return n, scan(&n)
-	}, "SELECT scope FROM memory_rests")
+	numbers, err := collect(tx, column[int64], "SELECT scope FROM memory_rests")
 	for i := 0; i < len(numbers) && err == nil; i++ {
 		err = indexScope(tx, numbers[i])
 	}
