@@ -78,10 +78,8 @@ func (m *Model) think(r *request, effort llm.Effort, given int) map[string]json.
 		return m.fields
 	}
 	t := m.thinker
-	fields := maps.Clone(m.fields)
-	if fields == nil {
-		fields = make(map[string]json.RawMessage)
-	}
+	fields := make(map[string]json.RawMessage)
+	maps.Copy(fields, m.fields)
 	delete(fields, "thinking")
 	delete(fields, "output_config")
 	if effort == llm.EffortOff {

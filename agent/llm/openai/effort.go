@@ -31,10 +31,8 @@ func (e efforts) of(
 	if own == nil {
 		return fields
 	}
-	all := maps.Clone(fields)
-	if all == nil {
-		all = make(map[string]json.RawMessage)
-	}
+	all := make(map[string]json.RawMessage)
+	maps.Copy(all, fields)
 	for _, name := range []string{"reasoning_effort", "reasoning", "thinking"} {
 		delete(all, name)
 	}

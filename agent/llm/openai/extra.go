@@ -24,12 +24,10 @@ func markOrigin(
 	if !marked || err != nil {
 		return extra
 	}
-	extra = maps.Clone(extra)
-	if extra == nil {
-		extra = make(map[string]json.RawMessage)
-	}
-	extra[originKey] = mark
-	return extra
+	all := make(map[string]json.RawMessage)
+	maps.Copy(all, extra)
+	all[originKey] = mark
+	return all
 }
 
 // An extraFields collects fields that arrive in pieces. It has a list of parts for each field,

@@ -258,11 +258,10 @@ func (m *Model) message(msg llm.Message, ids map[string]string) (any, error) {
 			extra = c.Extra
 		}
 		if i == 0 && m.quirks.signed && extra[signatureField] == nil {
-			extra = maps.Clone(extra)
-			if extra == nil {
-				extra = make(map[string]json.RawMessage)
-			}
-			extra[signatureField] = json.RawMessage(noSignature)
+			signed := make(map[string]json.RawMessage)
+			maps.Copy(signed, extra)
+			signed[signatureField] = json.RawMessage(noSignature)
+			extra = signed
 		}
 		entry, err := orWithFields(call, extra)
 		if err != nil {
