@@ -3,6 +3,7 @@ package discord_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -294,6 +295,9 @@ func TestChannelIsGone(t *testing.T) {
 				w.received(t, before+1)
 				w.wait(t, "pages", func() bool {
 					return w.Calls("listMessages") == i+1+min(i+1, tt.asked)
+				})
+				w.wait(t, "refusal", func() bool { // otherwise the end of the run could precede it
+					return strings.Count(w.log.String(), "can't be read after a gap") == min(i+1, tt.asked)
 				})
 				w.wait(t, "cursor", func() bool {
 					cursors, _ := w.in.Cursors(t.Context())
