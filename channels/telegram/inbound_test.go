@@ -145,6 +145,31 @@ func TestInbound(t *testing.T) {
 		{"poll", telegramtest.Message{Extra: fields{"poll": fields{"question": "Tea?",
 			"options": []fields{{"text": "Green"}, {"text": "Black\n[x]"}}}}},
 			with(direct, text("[poll: Tea?]\n- Green\n- Black [x]", true))},
+		// See https://github.com/nanocoai/nanoclaw/issues/3151.
+		{"rich message", telegramtest.Message{Extra: fields{"rich_message": fields{"blocks": []any{
+			fields{"type": "heading", "size": 2, "text": "Plan"},
+			fields{"type": "paragraph", "text": []any{"See ", fields{"type": "bold", "text": []any{
+				fields{"type": "url", "url": "http://a.io", "text": "this 😀"}}}, "."}},
+			fields{"type": "list", "items": []fields{
+				{"label": "1.", "blocks": []fields{{"type": "paragraph", "text": "one\ntwo"},
+					{"type": "list", "items": []fields{{"label": "•", "has_checkbox": true, "blocks": []fields{
+						{"type": "paragraph", "text": "inner"}}}}}}},
+				{"label": "2.", "blocks": []fields{{"type": "pre", "language": "go", "text": "x := 1"}}}}},
+			fields{"type": "blockquote", "credit": "Ada", "blocks": []fields{
+				{"type": "paragraph", "text": "a\nb"}}},
+			fields{"type": "table", "caption": "T", "cells": [][]fields{{{"text": "h"}, {"text": "i"}},
+				{{"text": "1"}, {}}}},
+			fields{"type": "photo", "photo": []int{}, "caption": fields{"text": "at the lake"}},
+			fields{"type": "new", "text": 7},
+		}}}}, with(direct, text("## Plan\n\nSee this 😀 (http://a.io).\n\n"+
+			"1. one\n  two\n  - [ ] inner\n2. ```go\n  x := 1\n  ```\n\n"+
+			"> a\n> b\nAda\n\n| h | i |\n|---|---|\n| 1 |  |\nT\n\n[photo]\nat the lake", true))},
+		{"rich mention", telegramtest.Message{Chat: group, Extra: fields{"rich_message": fields{
+			"blocks": []any{fields{"type": "paragraph", "text": []any{"😀 ", fields{"type": "mention",
+				"username": "gateway_bot", "text": "@Gateway_Bot"}, " help"}}}}}},
+			with(inGroup, text("😀 help", true))},
+		{"rich message of unknown parts", telegramtest.Message{Extra: fields{"rich_message": fields{
+			"blocks": []any{7}}}}, with(direct, text("[rich message]", true))},
 		{"checklist", telegramtest.Message{Extra: fields{"checklist": fields{"title": "Shopping",
 			"tasks": []fields{{"id": 1, "text": "milk", "completion_date": 0},
 				{"id": 2, "text": "two\neggs", "completion_date": 1700000000}}}}},

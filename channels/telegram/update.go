@@ -41,12 +41,15 @@ type (
 		media
 	}
 
-	// wording is what a person has written: the text of a message, or the caption of its file.
+	// wording is what a person has written: the text of a message, the caption of its file, or a rich
+	// message.
 	wording struct {
 		Text            string   `json:"text"`
 		TextEntities    []entity `json:"entities"`
 		Caption         string   `json:"caption"`
 		CaptionEntities []entity `json:"caption_entities"`
+
+		Rich *richMessage `json:"rich_message"`
 	}
 
 	user struct {
@@ -114,11 +117,14 @@ type (
 	}
 )
 
-// written returns the text or caption, and the entities that mark parts of it. A service message
-// has neither.
+// written returns the text, caption or rich message, and the entities that mark parts of it. A
+// service message has none of them.
 func (w *wording) written() (string, []entity) {
-	if w.Text != "" {
+	switch {
+	case w.Text != "":
 		return w.Text, w.TextEntities
+	case w.Caption == "" && w.Rich != nil:
+		return w.Rich.written()
 	}
 	return w.Caption, w.CaptionEntities
 }
