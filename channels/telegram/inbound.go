@@ -32,7 +32,7 @@ func (r *receiver) inbound(m *message) (bus.InboundMessage, bool) {
 	in.Forwarded = m.Origin.name()
 	in.ReplyTo = m.quoted(r.me)
 	in.Album = m.Album
-	in.Attachments = m.attachments()
+	in.Attachments = append(m.attachments(), m.Rich.files()...)
 	// A file that can be fetched is an attachment. Anything else must show in the text.
 	if in.Attachments == nil {
 		in.Text = m.label(parsed.text)
@@ -120,7 +120,8 @@ func (m *message) quoted(me user) *bus.Quote {
 	if r.TopicCreated != nil || m.InTopic && r.ID == m.Thread {
 		return nil // messages of a topic point to the topic's first message even if they are no replies
 	}
-	q := &bus.Quote{ID: strconv.FormatInt(r.ID, 10), Attachments: r.attachments()}
+	q := &bus.Quote{ID: strconv.FormatInt(r.ID, 10),
+		Attachments: append(r.attachments(), r.Rich.files()...)}
 	text := r.text() // "" for a service message
 	if m.Quote != nil {
 		text = m.Quote.text() // the part that the person selected

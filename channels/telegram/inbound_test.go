@@ -159,11 +159,18 @@ func TestInbound(t *testing.T) {
 				{"type": "paragraph", "text": "a\nb"}}},
 			fields{"type": "table", "caption": "T", "cells": [][]fields{{{"text": "h"}, {"text": "i"}},
 				{{"text": "1"}, {}}}},
-			fields{"type": "photo", "photo": []int{}, "caption": fields{"text": "at the lake"}},
+			fields{"type": "collage", "caption": fields{"text": "at the lake"}, "blocks": []fields{
+				{"type": "photo", "photo": []fields{{"file_id": "small", "width": 9, "height": 9},
+					{"file_id": "large", "width": 90, "height": 90}}},
+				{"type": "voice_note", "voice_note": fields{"file_id": "spoken", "duration": 3}}}},
 			fields{"type": "new", "text": 7},
-		}}}}, with(direct, text("## Plan\n\nSee this 😀 (http://a.io).\n\n"+
-			"1. one\n  two\n  - [ ] inner\n2. ```go\n  x := 1\n  ```\n\n"+
-			"> a\n> b\nAda\n\n| h | i |\n|---|---|\n| 1 |  |\nT\n\n[photo]\nat the lake", true))},
+		}}}}, with(direct, func(m *bus.InboundMessage) {
+			m.Text = "## Plan\n\nSee this 😀 (http://a.io).\n\n" +
+				"1. one\n  two\n  - [ ] inner\n2. ```go\n  x := 1\n  ```\n\n" +
+				"> a\n> b\nAda\n\n| h | i |\n|---|---|\n| 1 |  |\nT\n\n[photo]\n[voice]\nat the lake"
+			m.Attachments = []bus.Attachment{{Kind: bus.Photo, Type: "image/jpeg", Ref: "large"},
+				{Kind: bus.Voice, Type: "audio/ogg", Seconds: 3, Ref: "spoken"}}
+		})},
 		{"rich mention", telegramtest.Message{Chat: group, Extra: fields{"rich_message": fields{
 			"blocks": []any{fields{"type": "paragraph", "text": []any{"😀 ", fields{"type": "mention",
 				"username": "gateway_bot", "text": "@Gateway_Bot"}, " help"}}}}}},

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf16"
+
+	"gateway/bus"
 )
 
 // A richMessage is formatted text that a person has pasted or a bot has written. Such a message has
@@ -34,7 +36,8 @@ type richBlock struct {
 	Cells   [][]struct {
 		Text json.RawMessage `json:"text"`
 	} `json:"cells"`
-	Location *location `json:"location"`
+	VoiceNote json.RawMessage `json:"voice_note"`
+	media                     // of a map, or with a file
 }
 
 // A richPiece is a part of a text with a style or a meaning.
@@ -50,14 +53,28 @@ type richPiece struct {
 // maxRichDepth is how deep blocks and texts may be nested. Telegram allows less.
 const maxRichDepth = 32
 
+// maxRichFiles is how many files of a rich message are fetched.
+const maxRichFiles = 10
+
+// files returns the first files of r. r may be nil.
+func (r *richMessage) files() []bus.Attachment {
+	if r == nil {
+		return nil
+	}
+	w := &richWriter{}
+	w.blocks(r.Blocks, "", 0)
+	return w.files[:min(len(w.files), maxRichFiles)]
+}
+
 // written returns the text of r in Markdown, and the entities in it.
 func (r *richMessage) written() (string, []entity) {
 	w := &richWriter{}
 	w.blocks(r.Blocks, "\n\n", 0)
-	if strings.TrimSpace(w.out.String()) == "" {
+	text := strings.TrimRight(w.out.String(), " \n")
+	if strings.TrimSpace(text) == "" {
 		return "[rich message]", nil // of unknown parts
 	}
-	return w.out.String(), w.entities
+	return text, w.entities
 }
 
 // A richWriter collects the text of a rich message.
@@ -65,6 +82,7 @@ type richWriter struct {
 	out      strings.Builder
 	units    int // UTF-16 units in out, in which entities count
 	entities []entity
+	files    []bus.Attachment
 	indent   string // at the beginning of each further line
 }
 
@@ -113,12 +131,12 @@ func (w *richWriter) block(b *richBlock, depth int) {
 		w.write("> ")
 		w.within("> ", func() { w.blocks(b.Blocks, "\n", depth) })
 		b.Blocks = nil
-	case "map":
-		if b.Location != nil {
-			w.write((&media{Location: b.Location}).name())
+	case "map", "photo", "video", "audio", "animation", "voice_note":
+		if b.VoiceNote != nil {
+			b.Voice = b.VoiceNote
 		}
-	case "photo", "video", "audio", "animation", "voice_note":
-		w.write("[" + strings.ReplaceAll(b.Type, "_", " ") + "]")
+		w.write(b.media.name())
+		w.files = append(w.files, b.attachments()...)
 	}
 	w.text(b.Text, depth)
 	w.text(b.Summary, depth)
