@@ -3,6 +3,7 @@ package whatsapp
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,7 +59,7 @@ func read(m *waE2E.Message) (content, bool) {
 	c, ok := readFile(m)
 	if !ok {
 		c.text = cmp.Or(m.GetConversation(), m.GetExtendedTextMessage().GetText(), readChoice(m),
-			readObject(m))
+			readObject(m), businessText(m), responseText(m))
 	}
 	c.text = strings.ToValidUTF8(c.text, "\uFFFD") // the sender's client may send any bytes
 	c.context = contextOf(m)
@@ -117,6 +118,55 @@ func readChoice(m *waE2E.Message) string {
 	return cmp.Or(m.GetListResponseMessage().GetTitle(),
 		m.GetButtonsResponseMessage().GetSelectedDisplayText(),
 		m.GetTemplateButtonReplyMessage().GetSelectedDisplayText())
+}
+
+// businessText returns the text of a message that a program of a business has sent, or "". People
+// forward such messages.
+func businessText(m *waE2E.Message) string {
+	template := cmp.Or(m.GetTemplateMessage(), m.GetHighlyStructuredMessage().GetHydratedHsm())
+	four := cmp.Or(template.GetHydratedTemplate(), template.GetHydratedFourRowTemplate())
+	active := cmp.Or(m.GetInteractiveMessage(), template.GetInteractiveMessageTemplate())
+	buttons, list, product := m.GetButtonsMessage(), m.GetListMessage(), m.GetProductMessage()
+	var label string
+	if p := product.GetProduct(); p != nil {
+		label = channels.Placeholder("product", fmt.Sprintf("%s %.2f %s", p.GetTitle(),
+			float64(p.GetPriceAmount1000())/1000, p.GetCurrencyCode()))
+	}
+	return lines(four.GetHydratedTitleText(), four.GetHydratedContentText(),
+		four.GetHydratedFooterText(), active.GetHeader().GetTitle(), active.GetHeader().GetSubtitle(),
+		active.GetBody().GetText(), active.GetFooter().GetText(), buttons.GetText(),
+		buttons.GetContentText(), buttons.GetFooterText(), list.GetTitle(), list.GetDescription(),
+		list.GetFooterText(), label, product.GetProduct().GetDescription(),
+		product.GetProduct().GetURL(), product.GetBody(), m.GetOrderMessage().GetOrderTitle(),
+		m.GetOrderMessage().GetMessage())
+}
+
+// fromProgram reports whether m has a form that only programs of businesses send.
+func fromProgram(m *waE2E.Message) bool {
+	return m.GetTemplateMessage() != nil || m.GetHighlyStructuredMessage() != nil ||
+		m.GetInteractiveMessage() != nil || m.GetButtonsMessage() != nil || m.GetListMessage() != nil
+}
+
+// responseText returns the text of an answer of Meta AI, or "". People forward these, too.
+func responseText(m *waE2E.Message) string {
+	var parts []string
+	for _, part := range m.GetRichResponseMessage().GetSubmessages() {
+		parts = append(parts, part.GetMessageText())
+		for _, code := range part.GetCodeMetadata().GetCodeBlocks() {
+			parts = append(parts, code.GetCodeContent())
+		}
+		for _, row := range part.GetTableMetadata().GetRows() {
+			parts = append(parts, strings.Join(row.GetItems(), " | "))
+		}
+	}
+	return lines(parts...)
+}
+
+// lines joins those texts that are not blank.
+func lines(texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(s string) bool {
+		return strings.TrimSpace(s) == ""
+	}), "\n")
 }
 
 // readObject returns the label that replaces a message, or "".

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	waBinary "go.mau.fi/whatsmeow/binary"
+	"go.mau.fi/whatsmeow/proto/waAICommonDeprecated"
 	"go.mau.fi/whatsmeow/proto/waE2E"
 	"go.mau.fi/whatsmeow/store"
 	"go.mau.fi/whatsmeow/types"
@@ -81,6 +82,24 @@ func TestRead(t *testing.T) {
 			"Yes"},
 		{"template", &waE2E.Message{TemplateButtonReplyMessage: &waE2E.TemplateButtonReplyMessage{
 			SelectedDisplayText: str("No")}}, "No"},
+		{"message of a business", &waE2E.Message{TemplateMessage: &waE2E.TemplateMessage{
+			HydratedTemplate: &waE2E.TemplateMessage_HydratedFourRowTemplate{
+				HydratedContentText: str("Your parcel comes today"), HydratedFooterText: str("Post")}}},
+			"Your parcel comes today\nPost"},
+		{"interactive", &waE2E.Message{ViewOnceMessage: wrapped(&waE2E.Message{
+			InteractiveMessage: &waE2E.InteractiveMessage{
+				Body: &waE2E.InteractiveMessage_Body{Text: str("Choose")}}})}, "Choose"},
+		{"menu", &waE2E.Message{ListMessage: &waE2E.ListMessage{Title: str("A"),
+			Description: str("B")}}, "A\nB"},
+		{"buttons", &waE2E.Message{ButtonsMessage: &waE2E.ButtonsMessage{ContentText: str("Yes?")}},
+			"Yes?"},
+		{"product", &waE2E.Message{ProductMessage: &waE2E.ProductMessage{
+			Product: &waE2E.ProductMessage_ProductSnapshot{Title: str("Tea"), CurrencyCode: str("EUR"),
+				PriceAmount1000: proto.Int64(4500)}}}, "[product: Tea 4.50 EUR]"},
+		{"answer of Meta AI", &waE2E.Message{BotForwardedMessage: wrapped(&waE2E.Message{
+			RichResponseMessage: &waE2E.AIRichResponseMessage{
+				Submessages: []*waAICommonDeprecated.AIRichResponseSubMessage{
+					{MessageText: str("Four.")}, {MessageText: str("Or five.")}}}})}, "Four.\nOr five."},
 		{"album", &waE2E.Message{AlbumMessage: &waE2E.AlbumMessage{}}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

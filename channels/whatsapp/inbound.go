@@ -29,8 +29,8 @@ type translator struct {
 }
 
 // inbound translates a message. It returns false if the message is not from a person to the
-// account: keys, reactions, deletions, statuses, channels, and messages that the owner wrote on the
-// phone to somebody else.
+// account: keys, reactions, deletions, statuses, channels, messages of a business's programs, and
+// messages that the owner wrote on the phone to somebody else.
 func (t *translator) inbound(ctx context.Context, e *events.Message) (bus.InboundMessage, bool) {
 	info := &e.Info
 	if e.Message == nil || !isConversation(info) {
@@ -49,6 +49,10 @@ func (t *translator) inbound(ctx context.Context, e *events.Message) (bus.Inboun
 	m, edits, stamp := t.edited(ctx, e, m)
 	parsed, ok := read(m)
 	if !ok || info.IsFromMe && isOurs(edits) {
+		return bus.InboundMessage{}, false
+	}
+	// Advertisements, codes and the like don't ask the agent anything. What people forward does.
+	if fromProgram(unwrap(m)) && !parsed.context.GetIsForwarded() {
 		return bus.InboundMessage{}, false
 	}
 	from := t.people.author(ctx, info)

@@ -317,6 +317,27 @@ func TestEditsOfPeople(t *testing.T) {
 	}
 }
 
+// A message of a business's program counts only if a person has forwarded it.
+func TestForwardedTemplate(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.run()
+	send := func(forwarded bool) {
+		if _, err := w.ada.Send(t.Context(), "", &waE2E.Message{TemplateMessage: &waE2E.TemplateMessage{
+			ContextInfo: &waE2E.ContextInfo{IsForwarded: &forwarded},
+			HydratedTemplate: &waE2E.TemplateMessage_HydratedFourRowTemplate{
+				HydratedContentText: proto.String("Your parcel comes today")},
+		}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.receiveNothing(func() { send(false) })
+	send(true)
+	if m := w.receive(2)[1]; m.Text != "Your parcel comes today" || m.Forwarded != "somebody" {
+		t.Errorf("received %+v, want a forwarded message", m)
+	}
+}
+
 // TestIgnored checks that events that are not messages to the gateway are only acknowledged.
 func TestIgnored(t *testing.T) {
 	t.Parallel()
