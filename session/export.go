@@ -37,25 +37,30 @@ var ErrForm = errors.New("the file is not an exported session")
 
 // A Head is the first line of an exported session.
 type Head struct {
-	Key       Key
-	Address   bus.Address // of its conversation; of a sub-agent: of its parent
-	Title     string
-	QueueMode string     // "": as configured
-	Model     string     // "": as configured
-	Effort    llm.Effort // "": as configured
-	Voice     string     // "": as configured
-	Activity  string     // "": as configured
-	Scope     memory.Scope
-	Turns     int // number of turns so far
-	Usage     llm.Usage
-	Cost      float64 // dollars
-	Context   int     // tokens in the newest prompt; 0 if unknown
-	Created   time.Time
-	Updated   time.Time
-	Messages  int    // number of lines that follow; -1 if unknown in advance
-	Start     int    // number of messages that the prompt no longer holds
-	Summary   string // notes that stand for those messages
-	From      int64  // cursor of the oldest history entry in Summary
+	Key       Key          `json:"-"`
+	Address   bus.Address  `json:"-"` // of its conversation; of a sub-agent: of its parent
+	Title     string       `json:"title,omitempty"`
+	QueueMode string       `json:"queue_mode,omitempty"` // "": as configured
+	Model     string       `json:"model,omitempty"`      // "": as configured
+	Effort    llm.Effort   `json:"effort,omitempty"`     // "": as configured
+	Voice     string       `json:"voice,omitempty"`      // "": as configured
+	Activity  string       `json:"activity,omitempty"`   // "": as configured
+	Scope     memory.Scope `json:"scope,omitempty"`
+	Turns     int          `json:"turns"` // number of turns so far
+	Usage     llm.Usage    `json:"usage"`
+	Cost      float64      `json:"cost"`    // dollars
+	Context   int          `json:"context"` // tokens in the newest prompt; 0 if unknown
+	Created   time.Time    `json:"-"`
+	Updated   time.Time    `json:"-"`
+
+	// Messages is the number of lines that follow; -1 if unknown in advance.
+	Messages int `json:"messages"`
+
+	// Start is the number of messages that the prompt no longer holds. Summary contains the notes
+	// that stand for them, and From the cursor of the oldest history entry in Summary.
+	Start   int    `json:"start"`
+	Summary string `json:"summary,omitempty"`
+	From    int64  `json:"summary_from,omitempty"`
 }
 
 // A Line is a message of an exported session.
@@ -65,41 +70,16 @@ type Line struct {
 	Message llm.Message
 }
 
-// addressJSON is the address of a session in an exported file.
-type addressJSON struct {
-	Account string `json:"account"`
-	Chat    string `json:"chat"`
-	Thread  string `json:"thread,omitempty"`
-}
-
-// choicesJSON holds the settings that people have chosen for a session.
-type choicesJSON struct {
-	QueueMode string     `json:"queue_mode,omitempty"`
-	Model     string     `json:"model,omitempty"`
-	Effort    llm.Effort `json:"effort,omitempty"`
-	Voice     string     `json:"voice,omitempty"`
-	Activity  string     `json:"activity,omitempty"`
-}
-
-// headJSON is the JSON form of a Head.
+// headJSON is the JSON form of a Head: what a line of JSON says about it in another form, and the
+// Head itself.
 type headJSON struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
 	Key     string `json:"key"`
-	addressJSON
-	Title string `json:"title,omitempty"`
-	choicesJSON
-	Scope    memory.Scope `json:"scope,omitempty"`
-	Turns    int          `json:"turns"`
-	Usage    llm.Usage    `json:"usage"`
-	Cost     float64      `json:"cost"`
-	Context  int          `json:"context"`
-	Created  string       `json:"created"`
-	Updated  string       `json:"updated"`
-	Messages int          `json:"messages"`
-	Start    int          `json:"start"`
-	Summary  string       `json:"summary,omitempty"`
-	From     int64        `json:"summary_from,omitempty"`
+	bus.Address
+	Created string `json:"created"`
+	Updated string `json:"updated"`
+	Head
 }
 
 // lineJSON is the JSON form of a Line.
@@ -183,14 +163,8 @@ func readHead(q store.Queryer, key Key) (h Head, newest int64, err error) {
 
 func (h Head) json() headJSON {
 	return headJSON{
-		Format: exportFormat, Version: exportVersion, Key: h.Key.String(),
-		addressJSON: addressJSON{h.Address.Account, h.Address.Chat, h.Address.Thread},
-		Title:       h.Title,
-		choicesJSON: choicesJSON{h.QueueMode, h.Model, h.Effort, h.Voice, h.Activity},
-		Scope:       h.Scope, Turns: h.Turns,
-		Usage: h.Usage, Cost: h.Cost, Context: h.Context,
-		Created: h.Created.UTC().Format(exportTime), Updated: h.Updated.UTC().Format(exportTime),
-		Messages: h.Messages, Start: h.Start, Summary: h.Summary, From: h.From,
+		exportFormat, exportVersion, h.Key.String(), h.Address,
+		h.Created.UTC().Format(exportTime), h.Updated.UTC().Format(exportTime), h,
 	}
 }
 
@@ -300,13 +274,8 @@ func parseHead(text []byte) (h Head, err error) {
 	if err := decodeStrict(text, &j); err != nil {
 		return h, err
 	}
-	h = Head{
-		Address: bus.Address{Account: j.Account, Chat: j.Chat, Thread: j.Thread},
-		Title:   j.Title, QueueMode: j.QueueMode, Model: j.Model, Effort: j.Effort, Voice: j.Voice,
-		Activity: j.Activity, Scope: j.Scope,
-		Turns: j.Turns, Usage: j.Usage, Cost: j.Cost, Context: j.Context, Messages: j.Messages,
-		Start: j.Start, Summary: j.Summary, From: j.From,
-	}
+	h = j.Head
+	h.Address = j.Address
 	if h.Created, err = parseTime(j.Created); err != nil {
 		return h, fmt.Errorf("created: %w", err)
 	}
