@@ -39,6 +39,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"gateway/channels"
+	"gateway/channels/recent"
 )
 
 var (
@@ -70,7 +71,7 @@ type Channel struct {
 
 	// These two outlive a run: they concern the start of the next one.
 	missed missed
-	denied denied
+	denied *recent.Map[string, int] // how often each channel has denied access; see isGone
 }
 
 // Options are the optional settings of a [Channel]. The zero value is ready for use.
@@ -106,8 +107,9 @@ func New(name, token string, opts *Options) *Channel {
 	o.Postpone = cmp.Or(o.Postpone, 30*time.Second)
 	c := &Channel{
 		name: name, token: token, opts: o,
-		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
-		web: &transport{next: o.Transport},
+		log:    cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
+		web:    &transport{next: o.Transport},
+		denied: recent.New[string, int](10_000),
 	}
 	if o.BaseURL != "" {
 		c.web.base, c.bad = parseBase(o.BaseURL)

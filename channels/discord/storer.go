@@ -206,14 +206,14 @@ func (s *storer) fill(ctx context.Context, j *job) error {
 		if errors.Is(err, channels.ErrRefused) {
 			s.c.log.WarnContext(ctx, "channel can't be read after a gap",
 				"account", s.c.name, "chat", j.place, "err", err)
-			if s.c.denied.isGone(j.place, err) {
+			if s.isGone(j.place, err) {
 				return s.forget(ctx, j)
 			}
 		} else if err != nil {
 			return s.postpone(ctx, j, err)
 		}
 		if err == nil {
-			s.c.denied.forget(j.place)
+			s.c.denied.Delete(j.place)
 		}
 		if n < pageSize {
 			j.assumed, j.read = 0, true

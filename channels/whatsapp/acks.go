@@ -2,8 +2,9 @@ package whatsapp
 
 import (
 	"errors"
-	"sync"
 	"time"
+
+	"gateway/channels/recent"
 )
 
 // longestAck is the longest time to wait for WhatsApp to accept a message, after any number of
@@ -11,6 +12,7 @@ import (
 const longestAck = 30 * time.Second
 
 // maxLate is the maximum number of remembered messages that WhatsApp did not accept in time.
+// Forgetting a message only shortens the wait for its next attempt.
 const maxLate = 1024
 
 // acks determines how long to wait until WhatsApp has accepted a message. The client sends one
@@ -20,37 +22,28 @@ const maxLate = 1024
 // connection succeeds. A repeated message has the same id and is shown only once. The methods are
 // safe for concurrent use.
 type acks struct {
-	first time.Duration // for the first attempt
-
-	mu   sync.Mutex
-	late map[string]int // number of late attempts, by message key
+	first time.Duration            // for the first attempt
+	late  *recent.Map[string, int] // number of late attempts, by message key
 }
 
 func newAcks(first time.Duration) *acks {
-	return &acks{first: first, late: make(map[string]int)}
+	return &acks{first: first, late: recent.New[string, int](maxLate)}
 }
 
 // wait returns the time limit of the next attempt at a message.
 func (a *acks) wait(key string) time.Duration {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	late, _ := a.late.Get(key)
 	// More than ten doublings exceed longestAck anyway, and could overflow.
-	wait := a.first << min(a.late[key], 10)
+	wait := a.first << min(late, 10)
 	return min(wait, max(a.first, longestAck))
 }
 
 // record records the result of an attempt at a message.
 func (a *acks) record(key string, err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	switch {
 	case err == nil:
-		delete(a.late, key)
+		a.late.Delete(key)
 	case errors.Is(err, errLate):
-		// Forgetting a message only shortens the wait for its next attempt.
-		if len(a.late) >= maxLate {
-			clear(a.late)
-		}
-		a.late[key]++
+		recent.Count(a.late, key)
 	}
 }

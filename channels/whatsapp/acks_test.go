@@ -34,7 +34,7 @@ func TestAcks(t *testing.T) {
 	for i := range 3 * maxLate {
 		a.record(fmt.Sprint(i), late)
 	}
-	if n := len(a.late); n > maxLate {
-		t.Errorf("%d messages are remembered", n)
+	if first, last := a.wait("0"), a.wait(fmt.Sprint(3*maxLate-1)); first >= last {
+		t.Errorf("after many messages, a try of the oldest waits %v, of the newest %v", first, last)
 	}
 }

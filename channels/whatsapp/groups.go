@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"go.mau.fi/whatsmeow"
@@ -23,11 +22,8 @@ const (
 	titleWait  = 2 * time.Second
 )
 
-// titles caches the titles of groups. Its methods are safe for concurrent use.
-type titles struct {
-	mu   sync.Mutex
-	byID map[types.JID]title
-}
+// maxTitles is the maximum number of groups whose titles are cached.
+const maxTitles = 2000
 
 // A title is what is known about the title of a group. Its text is "" if no request has succeeded.
 type title struct {
@@ -35,29 +31,8 @@ type title struct {
 	until time.Time // when to request it again
 }
 
-func newTitles() *titles { return &titles{byID: make(map[types.JID]title)} }
-
-// set stores a title that WhatsApp has told us.
-func (t *titles) set(group types.JID, text string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.byID[group] = title{text, time.Now().Add(titleLife)}
-}
-
-// get returns a title, and whether it is current.
-func (t *titles) get(group types.JID) (string, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	known := t.byID[group]
-	return known.text, time.Now().Before(known.until)
-}
-
-// postpone keeps an old title, or none, for some time.
-func (t *titles) postpone(group types.JID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.byID[group] = title{t.byID[group].text, time.Now().Add(titleRetry)}
-}
+// newTitle returns a title that WhatsApp has told us.
+func newTitle(text string) title { return title{text, time.Now().Add(titleLife)} }
 
 // Leave implements [channels.Leaver].
 func (c *Channel) Leave(ctx context.Context, id string) error {
@@ -92,9 +67,9 @@ func leave(ctx context.Context, client *whatsmeow.Client, group types.JID) error
 
 // title returns the title of a group as far as it is known.
 func (t *translator) title(ctx context.Context, group types.JID) string {
-	text, fresh := t.titles.get(group)
-	if fresh {
-		return text
+	known, _ := t.titles.Get(group)
+	if time.Now().Before(known.until) {
+		return known.text
 	}
 	// The message waits for the title, and all later ones wait for the message.
 	ctx, cancel := context.WithTimeout(ctx, titleWait)
@@ -102,13 +77,13 @@ func (t *translator) title(ctx context.Context, group types.JID) string {
 	info, err := t.client.GetGroupInfo(ctx, group)
 	if err != nil {
 		t.log.InfoContext(ctx, "title of a group could not be read", "err", err)
-		t.titles.postpone(group)
-		return text
+		t.titles.Put(group, title{known.text, time.Now().Add(titleRetry)})
+		return known.text
 	}
 	// The answer also has the group's timer, which no message may have told yet.
 	t.timers.set(ctx, group, timer{seconds: info.DisappearingTimer}, time.Now())
-	text = channels.Clean(info.Name, channels.MaxName)
-	t.titles.set(group, text)
+	text := channels.Clean(info.Name, channels.MaxName)
+	t.titles.Put(group, newTitle(text))
 	return text
 }
 
@@ -118,7 +93,7 @@ func (t *translator) joined(
 	ctx context.Context, e *events.JoinedGroup,
 ) (bus.InboundMessage, bool) {
 	title := channels.Clean(e.Name, channels.MaxName)
-	t.titles.set(e.JID, title)
+	t.titles.Put(e.JID, newTitle(title))
 	if e.Sender == nil || t.people.me.is(*e.Sender) {
 		return bus.InboundMessage{}, false
 	}

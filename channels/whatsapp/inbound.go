@@ -15,6 +15,7 @@ import (
 
 	"gateway/bus"
 	"gateway/channels"
+	"gateway/channels/recent"
 )
 
 // A translator makes messages of the gateway from those of WhatsApp, and remembers them.
@@ -24,7 +25,7 @@ type translator struct {
 	people  *addressBook
 	timers  *timers
 	recent  messages
-	titles  *titles
+	titles  *recent.Map[types.JID, title]
 	log     *slog.Logger
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	"go.mau.fi/whatsmeow"
@@ -12,10 +11,14 @@ import (
 	"go.mau.fi/whatsmeow/types"
 
 	"gateway/channels"
+	"gateway/channels/recent"
 )
 
 // lookupWait is the time limit for requesting the hidden id of a phone number.
 const lookupWait = 3 * time.Second
+
+// maxPhoneOnly is the maximum number of remembered people without a hidden id.
+const maxPhoneOnly = 5000
 
 // A person holds the identifiers of a person.
 type person struct {
@@ -67,8 +70,7 @@ type addressBook struct {
 	client   *whatsmeow.Client
 	log      *slog.Logger
 
-	mu        sync.Mutex
-	phoneOnly map[types.JID]bool // people without a hidden id on WhatsApp
+	phoneOnly *recent.Map[types.JID, bool] // people without a hidden id on WhatsApp
 }
 
 // author determines who wrote a message.
@@ -110,11 +112,7 @@ func (b *addressBook) hiddenID(ctx context.Context, phone types.JID) types.JID {
 	if err == nil && !lid.IsEmpty() {
 		return lid.ToNonAD()
 	}
-	b.mu.Lock()
-	// The lock is not held during the request. Two requests for a person are harmless.
-	asked := b.phoneOnly[phone]
-	b.mu.Unlock()
-	if asked {
+	if _, asked := b.phoneOnly.Get(phone); asked {
 		return types.EmptyJID
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupWait)
@@ -127,9 +125,7 @@ func (b *addressBook) hiddenID(ctx context.Context, phone types.JID) types.JID {
 	lid = users[phone].LID.ToNonAD()
 	// This is an answer, not a failure, so it need not be asked for again.
 	if lid.IsEmpty() {
-		b.mu.Lock()
-		b.phoneOnly[phone] = true
-		b.mu.Unlock()
+		b.phoneOnly.Put(phone, true)
 	}
 	return lid
 }

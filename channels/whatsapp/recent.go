@@ -64,9 +64,3 @@ func (r messages) drop(chat string) {
 // maxPanics is the number of attempts after which a message that causes a panic is set aside.
 // WhatsApp delivers it again on each connection until it is acknowledged.
 const maxPanics = 3
-
-// countPanic counts a failed attempt at the message with the given id.
-func countPanic(panics *recent.Map[string, int], id string) {
-	n, _ := panics.Get(id)
-	panics.Put(id, n+1)
-}

@@ -22,6 +22,7 @@ import (
 
 	"gateway/bus"
 	"gateway/channels"
+	"gateway/channels/recent"
 )
 
 // A session is the connection of a linked account, with everything that ends with it.
@@ -60,7 +61,7 @@ func (c *Channel) newSession(h *openStorage, in channels.Intake) (*session, erro
 	// The stores are copies, too, because the client clears its device at a logout.
 	people := &addressBook{
 		me: s.me, lids: h.device.LIDs, contacts: h.device.Contacts, client: client, log: c.log,
-		phoneOnly: make(map[types.JID]bool),
+		phoneOnly: recent.New[types.JID, bool](maxPhoneOnly),
 	}
 	s.timers = &timers{st: h.st, people: people, log: c.log}
 	s.events = &translator{
@@ -234,9 +235,9 @@ func (s *session) handle(ctx, life context.Context, evt any) (ok bool) {
 				"panic", channels.PanicText(r), "stack", string(debug.Stack()))
 			switch e := evt.(type) {
 			case *events.Message:
-				countPanic(s.c.panics, e.Info.ID)
+				recent.Count(s.c.panics, e.Info.ID)
 			case *events.UndecryptableMessage:
-				countPanic(s.c.panics, e.Info.ID)
+				recent.Count(s.c.panics, e.Info.ID)
 			}
 			ok = false
 		}
@@ -254,7 +255,7 @@ func (s *session) handle(ctx, life context.Context, evt any) (ok bool) {
 		return ctx.Err() == nil && s.joined(ctx, e)
 	case *events.GroupInfo:
 		if e.Name != nil {
-			s.c.titles.set(e.JID, channels.Clean(e.Name.Name, channels.MaxName))
+			s.c.titles.Put(e.JID, newTitle(channels.Clean(e.Name.Name, channels.MaxName)))
 		}
 		if g := e.Ephemeral; g != nil {
 			s.timers.set(life, e.JID, timer{seconds: g.DisappearingTimer}, e.Timestamp)

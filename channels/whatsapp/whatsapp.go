@@ -30,6 +30,8 @@ import (
 	"sync"
 	"time"
 
+	"go.mau.fi/whatsmeow/types"
+
 	"gateway/bus"
 	"gateway/channels"
 	"gateway/channels/markup"
@@ -61,9 +63,9 @@ type Channel struct {
 	opts    Options
 	log     *slog.Logger
 	store   *sharedStore
-	current *current // of the running session
-	recent  messages // with titles and acks, kept from one connection to the next
-	titles  *titles
+	current *current                      // of the running session
+	recent  messages                      // with titles and acks, kept from one connection to the next
+	titles  *recent.Map[types.JID, title] // of groups
 	acks    *acks
 	panics  *recent.Map[string, int] // failed attempts at messages, by id
 }
@@ -105,7 +107,7 @@ func New(name, storePath string, opts *Options) *Channel {
 		store:   &sharedStore{path: storePath, log: log, opening: make(chan struct{}, 1)},
 		current: &current{changed: make(chan struct{})},
 		recent:  newMessages(),
-		titles:  newTitles(),
+		titles:  recent.New[types.JID, title](maxTitles),
 		acks:    newAcks(o.AckWait),
 		panics:  recent.New[string, int](maxRecent),
 	}

@@ -131,7 +131,7 @@ var imports = map[string]string{
 		"cmd/gateway/internal/hooks",
 	"cmd/gateway/internal/hooks": "store store/plainjson bus session",
 	"cmd/gateway/internal/ops":   "store store/atomicfile",
-	"cmd/gateway/internal/telemetry": "store bus agent agent/llm agent/observe " +
+	"cmd/gateway/internal/telemetry": "store bus agent agent/llm agent/observe channels/recent " +
 		"cmd/gateway/internal/hooks",
 	"cmd/gateway/internal/backup":    "store store/atomicfile",
 	"cmd/gateway/internal/retention": "store",

@@ -20,6 +20,7 @@ import (
 	"gateway/agent/llm"
 	"gateway/agent/observe"
 	"gateway/bus"
+	"gateway/channels/recent"
 	"gateway/cmd/gateway/internal/hooks"
 )
 
@@ -33,7 +34,7 @@ type Metrics struct {
 	turns, models, tokens, cost, tools, posts               *prometheus.CounterVec
 	turnTime, waitTime, modelTime, firstTime, toolTime, lag *prometheus.HistogramVec
 
-	arrivals arrivals
+	arrivals *recent.Map[arrival, time.Time] // of messages that are not answered yet
 
 	mu    sync.Mutex
 	names map[string]bool // tools with a label of their own
@@ -52,7 +53,7 @@ var (
 func NewMetrics(version string, from Sources, log *slog.Logger) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(), gauges: newGauges(from), log: log,
-		arrivals: arrivals{at: make(map[arrival]time.Time)}, names: make(map[string]bool),
+		arrivals: recent.New[arrival, time.Time](maxArrivals), names: make(map[string]bool),
 		turns: counter("gateway_turns_total",
 			"Turns that ended, were suspended or continue in the next process (outcome running).",
 			"kind", "outcome"),
@@ -193,64 +194,28 @@ func (m *Metrics) Posted(hook string, o hooks.Outcome) {
 
 // Admitted records the arrival time of messages.
 func (m *Metrics) Admitted(messages []bus.InboundMessage) {
-	m.arrivals.add(messages, time.Now())
+	now := time.Now()
+	for _, in := range messages {
+		m.arrivals.Put(arrival{in.From.Account, in.From.Chat, in.ID}, now)
+	}
 }
 
 // Delivered measures how long people have waited for an answer. It does not measure answers to
 // messages that an earlier process has accepted.
 func (m *Metrics) Delivered(out bus.OutboundMessage) {
 	now := time.Now()
-	for _, at := range m.arrivals.take(out) {
-		m.lag.WithLabelValues(out.To.Account).Observe(now.Sub(at).Seconds())
+	for _, id := range out.Answers {
+		if at, ok := m.arrivals.Delete(arrival{out.To.Account, out.To.Chat, id}); ok {
+			m.lag.WithLabelValues(out.To.Account).Observe(now.Sub(at).Seconds())
+		}
 	}
-}
-
-// arrivals contains the arrival times of messages that are not answered yet. When it is full, it
-// drops the oldest: some messages never get an answer.
-type arrivals struct {
-	mu    sync.Mutex
-	at    map[arrival]time.Time
-	order []arrival // a ring; next is the index of the oldest
-	next  int
 }
 
 // An arrival identifies a message.
 type arrival struct{ account, chat, id string }
 
-// maxArrivals is the capacity of arrivals.
+// maxArrivals is the maximum number of messages that wait for an answer, as some never get one.
 const maxArrivals = 8192
-
-// add records when messages have arrived. Each new message takes the place of the oldest once the
-// ring is full.
-func (a *arrivals) add(messages []bus.InboundMessage, now time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, m := range messages {
-		key := arrival{m.From.Account, m.From.Chat, m.ID}
-		if len(a.order) < maxArrivals {
-			a.order = append(a.order, key)
-		} else {
-			delete(a.at, a.order[a.next])
-			a.order[a.next] = key
-			a.next = (a.next + 1) % maxArrivals
-		}
-		a.at[key] = now
-	}
-}
-
-// take removes the messages that out answers, and returns their arrival times.
-func (a *arrivals) take(out bus.OutboundMessage) (list []time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, id := range out.Answers {
-		key := arrival{out.To.Account, out.To.Chat, id}
-		if at, ok := a.at[key]; ok {
-			list = append(list, at)
-			delete(a.at, key)
-		}
-	}
-	return list
-}
 
 // kindOf returns the label of an origin kind.
 func kindOf(k bus.OriginKind) string {
