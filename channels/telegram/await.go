@@ -9,6 +9,8 @@ import (
 	"time"
 
 	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
+
+	"gateway/channels"
 )
 
 const (
@@ -48,14 +50,7 @@ func AwaitSender(ctx context.Context, c *Channel, text string) (id, name string,
 		if len(updates) >= awaitMost {
 			return "", "", errManyWait
 		}
-		if len(updates) == 0 {
-			continue
-		}
-		pause := time.NewTimer(awaitPause)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if len(updates) > 0 && !channels.Sleep(ctx, awaitPause) {
 			return "", "", ctx.Err()
 		}
 	}

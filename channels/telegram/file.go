@@ -1,12 +1,14 @@
 package telegram
 
 import (
+	"cmp"
 	"image"
 	_ "image/jpeg" // to read the size of photos
 	_ "image/png"
 	"io"
 	"mime"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,6 +22,37 @@ const (
 	maxPhotoRatio = 20       // longer to shorter side
 )
 
+// methods has the method for sending a file as each kind.
+var methods = map[bus.Kind]string{
+	bus.Photo:     "sendPhoto",
+	bus.Video:     "sendVideo",
+	bus.Animation: "sendAnimation",
+	bus.Voice:     "sendVoice",
+	bus.Audio:     "sendAudio",
+	bus.Document:  "sendDocument",
+}
+
+// shown has the types of files that Telegram shows as each kind.
+var shown = map[bus.Kind][]string{
+	bus.Photo:     {"image/jpeg", "image/png", "image/webp"},
+	bus.Video:     {"video/mp4"},
+	bus.Animation: {"video/mp4"},
+	bus.Audio:     {"audio/mpeg", "audio/mp3", "audio/mp4", "audio/x-m4a", "audio/m4a"},
+	bus.Voice: {"audio/ogg", "audio/opus", "application/ogg",
+		"audio/mpeg", "audio/mp3", "audio/mp4", "audio/x-m4a", "audio/m4a"},
+}
+
+// extensions has the extensions of types for which the system's list has several or none.
+var extensions = map[string]string{
+	"image/jpeg": ".jpg",
+	"audio/ogg":  ".ogg",
+	"audio/mpeg": ".mp3",
+	"audio/mp4":  ".m4a",
+	"video/mp4":  ".mp4",
+	"video/webm": ".webm",
+	"text/plain": ".txt",
+}
+
 // setFile chooses the method for f. A file that Telegram would refuse as its own type is sent as a
 // document.
 func (o *outgoing) setFile(f *bus.File) {
@@ -29,23 +62,11 @@ func (o *outgoing) setFile(f *bus.File) {
 		name = string(kind) + extension(mimeType(f.Type, ""))
 	}
 	o.file = &attached{field: string(kind), name: name, file: f}
-	switch kind {
-	case bus.Photo:
-		o.method = "sendPhoto"
-	case bus.Video:
-		o.method = "sendVideo"
+	o.method = methods[kind]
+	if kind == bus.Video {
 		o.params["supports_streaming"] = "true"
-	case bus.Animation:
-		o.method = "sendAnimation"
-	case bus.Voice:
-		o.method = "sendVoice"
-	case bus.Audio:
-		o.method = "sendAudio"
-	default:
-		o.setDocument()
-		return
 	}
-	if f.Seconds > 0 && kind != bus.Photo {
+	if f.Seconds > 0 && kind != bus.Photo && kind != bus.Document {
 		o.params["duration"] = strconv.Itoa(f.Seconds)
 	}
 }
@@ -53,7 +74,7 @@ func (o *outgoing) setFile(f *bus.File) {
 // setDocument makes o send its file as a document. sendDocument does not have the removed
 // parameters.
 func (o *outgoing) setDocument() {
-	o.method, o.file.field = "sendDocument", string(bus.Document)
+	o.method, o.file.field = methods[bus.Document], string(bus.Document)
 	delete(o.params, "duration")
 	delete(o.params, "supports_streaming")
 }
@@ -68,26 +89,10 @@ func noSlash(r rune) rune {
 
 // extension returns the usual extension of a type, or "".
 func extension(mimeType string) string {
-	switch mimeType { // types for which the system's list has several extensions or none
-	case "image/jpeg":
-		return ".jpg"
-	case "audio/ogg":
-		return ".ogg"
-	case "audio/mpeg":
-		return ".mp3"
-	case "audio/mp4":
-		return ".m4a"
-	case "video/mp4":
-		return ".mp4"
-	case "video/webm":
-		return ".webm"
-	case "text/plain":
-		return ".txt"
-	}
 	if all, err := mime.ExtensionsByType(mimeType); err == nil && len(all) > 0 {
-		return all[0]
+		return cmp.Or(extensions[mimeType], all[0])
 	}
-	return ""
+	return extensions[mimeType]
 }
 
 // sendAs returns the best kind for sending f: the kind that its sender says, otherwise the kind of
@@ -111,33 +116,10 @@ func sendAs(f *bus.File) bus.Kind {
 	if t == "image/gif" && kind != bus.Document {
 		return bus.Animation
 	}
-	if showsAs(kind, t) && (kind != bus.Photo || isPhoto(f)) {
+	if slices.Contains(shown[kind], t) && (kind != bus.Photo || isPhoto(f)) {
 		return kind
 	}
 	return bus.Document
-}
-
-// showsAs reports whether Telegram shows files of the type as the kind.
-func showsAs(kind bus.Kind, mimeType string) bool {
-	switch kind {
-	case bus.Photo:
-		return mimeType == "image/jpeg" || mimeType == "image/png" || mimeType == "image/webp"
-	case bus.Video, bus.Animation:
-		return mimeType == "video/mp4"
-	case bus.Voice:
-		switch mimeType {
-		case "audio/ogg", "audio/opus", "application/ogg":
-			return true
-		}
-		// A voice message may also be MP3 or MPEG-4 audio.
-		return showsAs(bus.Audio, mimeType)
-	case bus.Audio:
-		switch mimeType {
-		case "audio/mpeg", "audio/mp3", "audio/mp4", "audio/x-m4a", "audio/m4a":
-			return true
-		}
-	}
-	return false
 }
 
 // isPhoto reports whether f is within the limits of photos, as far as f shows that.
