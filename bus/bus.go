@@ -118,12 +118,14 @@ DROP INDEX inbox_waiting;
 DROP INDEX inbox_turn;
 CREATE INDEX inbox_open ON inbox (state, turn) WHERE state = 'waiting' OR state = 'taken';`}}
 
-// A signal wakes one reader. Calling ring again before the reader has received does nothing.
-type signal chan struct{}
+// A Signal wakes one reader.
+type Signal chan struct{}
 
-func newSignal() signal { return make(signal, 1) }
+// NewSignal returns a Signal.
+func NewSignal() Signal { return make(Signal, 1) }
 
-func (s signal) ring() {
+// Ring wakes the reader. Calling it again before the reader has received does nothing.
+func (s Signal) Ring() {
 	select {
 	case s <- struct{}{}:
 	default:

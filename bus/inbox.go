@@ -18,12 +18,12 @@ import (
 // use.
 type Inbox struct {
 	sessionScopes
-	wake  signal
+	wake  Signal
 	fresh handover[freshMessage]
 }
 
 // NewInbox returns an Inbox.
-func NewInbox() *Inbox { return &Inbox{wake: newSignal()} }
+func NewInbox() *Inbox { return &Inbox{wake: NewSignal()} }
 
 // A Received is a message in the inbox.
 type Received struct {
@@ -70,7 +70,7 @@ func (in *Inbox) insert(tx *store.Tx, m InboundMessage, state string, now time.T
 }
 
 // Wake tells the reader of [Inbox.C] that there may be new messages.
-func (in *Inbox) Wake() { in.wake.ring() }
+func (in *Inbox) Wake() { in.wake.Ring() }
 
 // C receives a value after [Inbox.Wake]. It supports one reader and is never closed.
 func (in *Inbox) C() <-chan struct{} { return in.wake }

@@ -20,7 +20,7 @@ type Progress struct {
 // Live passes on the newest [Progress] of each stream. Publish never waits: it replaces the
 // progress of a stream that the reader has not received yet.
 type Live struct {
-	wake signal
+	wake Signal
 
 	mu     sync.Mutex
 	newest map[string]int // index in queue, by stream
@@ -28,7 +28,7 @@ type Live struct {
 }
 
 // NewLive returns a Live.
-func NewLive() *Live { return &Live{wake: newSignal(), newest: make(map[string]int)} }
+func NewLive() *Live { return &Live{wake: NewSignal(), newest: make(map[string]int)} }
 
 // Publish passes p on.
 func (l *Live) Publish(p Progress) {
@@ -40,7 +40,7 @@ func (l *Live) Publish(p Progress) {
 		l.queue = append(l.queue, p)
 	}
 	l.mu.Unlock()
-	l.wake.ring()
+	l.wake.Ring()
 }
 
 // C receives a value after [Live.Publish]. It supports one reader and is never closed.

@@ -25,12 +25,12 @@ type Outbox struct {
 	// transactions, so Idle must not wait for one. It may be nil.
 	Idle atomic.Pointer[func(to Address) bool]
 
-	wake  signal
+	wake  Signal
 	fresh handover[freshDelivery]
 }
 
 // NewOutbox returns an Outbox.
-func NewOutbox() *Outbox { return &Outbox{wake: newSignal()} }
+func NewOutbox() *Outbox { return &Outbox{wake: NewSignal()} }
 
 // A DeliveryState says how far a [Delivery] has got.
 type DeliveryState string
@@ -100,7 +100,7 @@ func (out *Outbox) Add(tx *store.Tx, m OutboundMessage, now time.Time) (id int64
 	d.Message.To, d.Fresh = m.To, d.State == Sending
 	tx.After(func() {
 		out.fresh.put(d.ID, freshDelivery{d, body}, len(body))
-		out.wake.ring()
+		out.wake.Ring()
 	})
 	return d.ID, nil
 }

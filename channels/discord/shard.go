@@ -12,6 +12,7 @@ import (
 	"github.com/bwmarrin/discordgo"
 	"github.com/gorilla/websocket"
 
+	"gateway/bus"
 	"gateway/channels"
 )
 
@@ -23,7 +24,7 @@ type shard struct {
 	backlog *backlog
 	dg      *discordgo.Session
 	wire    atomic.Pointer[wire] // the latest
-	dropped chan struct{}        // receives a token when the library has noticed a lost connection
+	dropped bus.Signal           // when the library has noticed a lost connection
 
 	// alive says that the session has begun or was resumed since it was last opened.
 	alive atomic.Bool
@@ -41,7 +42,7 @@ const endTime = 1500 * time.Millisecond
 var errStuck = errors.New("no answer from the gateway")
 
 func newShard(c *Channel, in channels.Intake, b *backlog, id int) *shard {
-	return &shard{c: c, id: id, in: in, backlog: b, dropped: make(chan struct{}, 1)}
+	return &shard{c: c, id: id, in: in, backlog: b, dropped: bus.NewSignal()}
 }
 
 // run connects, and stays connected as long as the session can be resumed.
@@ -54,12 +55,7 @@ func (s *shard) run(ctx context.Context) error {
 		Transport: withContext(ctx, s.c.web), // the library requests an address without a context
 	}
 	s.dg.AddHandler(func(_ *discordgo.Session, e *discordgo.Event) { s.event(e) })
-	s.dg.AddHandler(func(*discordgo.Session, *discordgo.Disconnect) {
-		select {
-		case s.dropped <- struct{}{}:
-		default: // the earlier loss has not been handled yet
-		}
-	})
+	s.dg.AddHandler(func(*discordgo.Session, *discordgo.Disconnect) { s.dropped.Ring() })
 	// Whatever ends the run, the library's goroutines must notice it.
 	defer s.kill()
 	err := s.open(ctx)

@@ -37,8 +37,8 @@ type Store struct {
 	slots    chan struct{}        // one per running fetch
 	syncFile func(*os.File) error // [os.File.Sync]; tests replace it
 
-	total    atomic.Int64  // bytes of all files: the last sweep's count plus later files
-	tooLarge chan struct{} // signalled when the total is too large
+	total    atomic.Int64 // bytes of all files: the last sweep's count plus later files
+	tooLarge bus.Signal   // when the total is too large
 }
 
 // Options are the optional settings of a [Store]. The zero value is ready for use.
@@ -73,7 +73,7 @@ const (
 func New(root *os.Root, sources map[string]channels.Channel, opts *Options) *Store {
 	m := &Store{root: root, sources: make(map[string]channels.Fetcher),
 		opts: *cmp.Or(opts, new(Options)), slots: make(chan struct{}, maxFetches),
-		syncFile: (*os.File).Sync, tooLarge: make(chan struct{}, 1)}
+		syncFile: (*os.File).Sync, tooLarge: bus.NewSignal()}
 	m.opts.MaxFile = cmp.Or(m.opts.MaxFile, 20<<20)
 	m.opts.MaxTotal = cmp.Or(m.opts.MaxTotal, 5<<30)
 	m.opts.Retention = cmp.Or(m.opts.Retention, 30*24*time.Hour)
@@ -257,12 +257,8 @@ func (m *Store) syncFolder(name string) error {
 // grow counts a stored file, and starts a sweep when the total exceeds MaxTotal by 5 %. The margin
 // keeps sweeps rare.
 func (m *Store) grow(size int64) {
-	if m.total.Add(size) <= m.opts.MaxTotal+m.opts.MaxTotal/20 {
-		return
-	}
-	select {
-	case m.tooLarge <- struct{}{}:
-	default:
+	if m.total.Add(size) > m.opts.MaxTotal+m.opts.MaxTotal/20 {
+		m.tooLarge.Ring()
 	}
 }
 

@@ -15,7 +15,7 @@ type conversation struct {
 	r    *Router
 	a    *account
 	to   bus.Address
-	wake chan struct{}
+	wake bus.Signal // makes the worker check the fields
 
 	// Guarded by r.mu:
 	first   *bus.Delivery  // the oldest delivery; nil: unknown
@@ -31,14 +31,6 @@ type conversation struct {
 	display     display
 }
 
-// signal wakes c, which then checks its fields.
-func (c *conversation) signal() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
-}
-
 // update gives c the newest progress of an answer. r.mu is held.
 func (c *conversation) update(p bus.Progress) {
 	same := func(other bus.Progress) bool { return other.Stream == p.Stream }
@@ -47,21 +39,21 @@ func (c *conversation) update(p bus.Progress) {
 	} else {
 		c.updates = append(c.updates, p)
 	}
-	c.signal()
+	c.wake.Ring()
 }
 
 // assign gives c its next delivery. r.mu is held.
 func (c *conversation) assign(d *bus.Delivery) {
 	c.first = d
 	c.count()
-	c.signal()
+	c.wake.Ring()
 }
 
 // expectMore makes c read the table for further deliveries. r.mu is held.
 func (c *conversation) expectMore() {
 	c.more = true
 	c.count()
-	c.signal()
+	c.wake.Ring()
 }
 
 // count adds c to the conversations for which something waits. r.mu is held.
@@ -81,10 +73,7 @@ func (c *conversation) end() {
 	}
 	c.a.loaded--
 	if c.a.backlog.pending {
-		select {
-		case c.r.freed <- struct{}{}:
-		default:
-		}
+		c.r.freed.Ring()
 	}
 }
 

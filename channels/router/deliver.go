@@ -170,7 +170,7 @@ func (s *sender) release() {
 	defer s.r.mu.Unlock()
 	if s.r.suspects.release(s.c) {
 		for _, other := range s.r.conversations {
-			other.signal()
+			other.wake.Ring()
 		}
 	}
 }
@@ -298,7 +298,7 @@ func (s *sender) recordReply(ctx context.Context) {
 	defer s.r.mu.Unlock()
 	for _, other := range s.r.conversations {
 		if other.a == s.a {
-			other.signal()
+			other.wake.Ring()
 		}
 	}
 }

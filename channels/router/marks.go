@@ -20,7 +20,7 @@ type marks struct {
 	reactor channels.Reactor // nil: no reactions
 	reader  channels.Reader  // nil: no read receipts
 	emoji   string
-	wake    chan struct{} // receives a token when a call may be due
+	wake    bus.Signal // when a call may be due
 
 	mu    sync.Mutex
 	all   map[string]*mark     // by conversation and message
@@ -71,7 +71,7 @@ const (
 )
 
 func newMarks(a Account, now time.Time) *marks {
-	m := &marks{emoji: a.Reaction, wake: make(chan struct{}, 1), began: now,
+	m := &marks{emoji: a.Reaction, wake: bus.NewSignal(), began: now,
 		all: make(map[string]*mark), until: make(map[string]time.Time)}
 	m.reader, _ = a.Channel.(channels.Reader)
 	if a.Reaction != "" {
@@ -126,7 +126,7 @@ func (s *marks) admitted(m *bus.InboundMessage, now time.Time) {
 	if k.read {
 		s.enqueue(k)
 	} else if len(s.early) == 1 {
-		s.ring() // if others are before it, the worker wakes anyway
+		s.wake.Ring() // if others are before it, the worker wakes anyway
 	}
 }
 
@@ -205,15 +205,7 @@ func (s *marks) enqueue(k *mark) {
 		k.queued = true
 		s.queue = append(s.queue, k)
 	}
-	s.ring()
-}
-
-// ring makes the worker check for calls.
-func (s *marks) ring() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.wake.Ring()
 }
 
 // due reports whether k needs a call now.

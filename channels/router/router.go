@@ -67,7 +67,7 @@ type Router struct {
 	stats    Stats
 	lastRun  atomic.Int64 // when Run's loop last ran, in nanoseconds
 
-	freed chan struct{} // signalled when a waiting conversation may be loaded
+	freed bus.Signal // when a waiting conversation may be loaded
 
 	mu            sync.Mutex
 	conversations map[bus.Address]*conversation // conversations with a running worker
@@ -151,7 +151,7 @@ func New(opts Options) *Router {
 		position:      readPosition{poll: cmp.Or(opts.Poll, pollInterval)},
 		accounts:      make(map[string]*account),
 		conversations: make(map[bus.Address]*conversation),
-		freed:         make(chan struct{}, 1),
+		freed:         bus.NewSignal(),
 		previews: previews{kept: make(map[string]messages),
 			ended: recent.New[string, struct{}](maxEnded)},
 	}
@@ -386,7 +386,7 @@ func (r *Router) conversation(ctx, work context.Context, a *account, to bus.Addr
 	if c, ok := r.conversations[to]; ok {
 		return c
 	}
-	c := &conversation{r: r, a: a, to: to, wake: make(chan struct{}, 1)}
+	c := &conversation{r: r, a: a, to: to, wake: bus.NewSignal()}
 	c.sender = sender{c: c, r: r, a: a, to: to}
 	c.display = display{c: c, r: r, a: a, to: to}
 	r.conversations[to] = c

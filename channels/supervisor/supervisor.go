@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"gateway/bus"
 	"gateway/channels"
 	"gateway/store"
 )
@@ -36,7 +37,7 @@ type Supervisor struct {
 	lost  time.Time // when it last lost a connection that had lasted settleTime; zero: never
 
 	restarts int64
-	entered  chan struct{} // receives a token when the state has changed
+	entered  bus.Signal // when the state has changed
 
 	closed     bool               // by Close
 	stop       context.CancelFunc // ends the channel's receiving; nil before Run
@@ -60,7 +61,7 @@ func New(
 	commands []channels.Command, log *slog.Logger,
 ) *Supervisor {
 	return &Supervisor{db: db, name: name, channel: ch, intake: in, commands: commands,
-		log: log.With("account", name), text: "not started", entered: make(chan struct{}, 1)}
+		log: log.With("account", name), text: "not started", entered: bus.NewSignal()}
 }
 
 // Name returns the account's name.
@@ -120,10 +121,7 @@ func (s *Supervisor) enter(state channels.State, text string) {
 		s.since = now
 	}
 	s.state, s.text = state, text
-	select {
-	case s.entered <- struct{}{}:
-	default:
-	}
+	s.entered.Ring()
 }
 
 // settleTime is how long a reconnected channel must stay connected before it counts as healthy

@@ -11,6 +11,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"gateway/bus"
 	"gateway/channels"
 	"gateway/channels/terminal/screen"
 )
@@ -21,7 +22,7 @@ import (
 type link struct {
 	dial func(context.Context) (net.Conn, error)
 	show func(tea.Msg)
-	wake chan struct{} // receives a token when there is something to write
+	wake bus.Signal // when there is something to write
 
 	mu    sync.Mutex
 	queue []frame // frames to write
@@ -32,7 +33,7 @@ var _ screen.Gateway = (*link)(nil)
 
 // newLink returns a link that is not connected. show must be set before run.
 func newLink(dial func(context.Context) (net.Conn, error)) *link {
-	return &link{dial: dial, wake: make(chan struct{}, 1)}
+	return &link{dial: dial, wake: bus.NewSignal()}
 }
 
 // Send implements [screen.Gateway].
@@ -55,16 +56,7 @@ func (l *link) put(f frame) {
 	if f.Request == "" {
 		l.open = append(l.open, f)
 	}
-	l.signal()
-}
-
-// signal wakes write. One token is enough, because write takes the whole queue. The caller holds
-// l.mu.
-func (l *link) signal() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
+	l.wake.Ring()
 }
 
 // Intervals between attempts to reconnect.
@@ -97,7 +89,7 @@ func (l *link) run(ctx context.Context, conn net.Conn) {
 		l.mu.Lock()
 		// The queue holds no message that open does not have, so this loses only requests.
 		l.queue = slices.Clone(l.open)
-		l.signal()
+		l.wake.Ring()
 		l.mu.Unlock()
 	}
 }

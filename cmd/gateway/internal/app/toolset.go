@@ -45,7 +45,7 @@ type toolset struct {
 	roots []files.Root
 
 	ready    chan struct{} // closed after the first test of the sandbox
-	broken   chan struct{} // receives a value when the sandbox has stopped working
+	broken   bus.Signal    // when the sandbox has stopped working
 	testLock sync.Mutex    // held while the sandbox is tested
 
 	mu    sync.Mutex
@@ -85,7 +85,7 @@ type toolDeps struct {
 // newToolset returns the toolset of the agent. [toolset.run] adds the tools that need a sandbox
 // test.
 func newToolset(cfg *config.Config, w toolDeps, log *slog.Logger) (*toolset, error) {
-	h := &toolset{cfg: cfg, log: log, ready: make(chan struct{}), broken: make(chan struct{}, 1),
+	h := &toolset{cfg: cfg, log: log, ready: make(chan struct{}), broken: bus.NewSignal(),
 		state: sandboxState{mode: cfg.Exec.Sandbox}}
 	list, err := webTools(cfg, newGuard(cfg), w.extract, log)
 	if err != nil {
@@ -284,10 +284,7 @@ func (h *toolset) recheckSandbox(ctx context.Context) error {
 	h.testSandbox(ctx)
 	_, err := h.currentSandbox()
 	if err != nil {
-		select {
-		case h.broken <- struct{}{}:
-		default: // a signal is already pending
-		}
+		h.broken.Ring()
 	}
 	return err
 }

@@ -49,7 +49,7 @@ var imports = map[string]string{
 	"channels/gate": "store store/fault bus channels channels/markup",
 	"channels/router": "store store/fault bus channels channels/markup " +
 		"channels/recent",
-	"channels/supervisor": "store channels",
+	"channels/supervisor": "store bus channels",
 	"channels/media":      "bus channels",
 
 	"agent/extract":  "agent/extract/document agent/extract/picture agent/tools/shell/sandbox",
