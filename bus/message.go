@@ -138,7 +138,7 @@ const (
 // says where the file is, or Problem says why it is missing.
 type Attachment struct {
 	Kind    Kind   `json:"kind"`
-	Name    string `json:"name,omitempty"`    // MIME type, first as claimed, later as detected
+	Name    string `json:"name,omitempty"`    // of the file, as its sender calls it
 	Type    string `json:"type,omitempty"`    // MIME type: first the platform's claim, later detected
 	Size    int64  `json:"size,omitempty"`    // bytes; 0 if unknown
 	Seconds int    `json:"seconds,omitempty"` // duration of sound or video; 0 if unknown

@@ -17,7 +17,6 @@ const noticeTerm = 24 * time.Hour
 // notices tells people that a message was given up.
 type notices struct {
 	db       *store.DB
-	inbox    *bus.Inbox // read only
 	outbox   *bus.Outbox
 	owners   Owners
 	groups   Groups

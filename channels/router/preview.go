@@ -49,9 +49,9 @@ type display struct {
 
 // messages are the platform's messages that show a preview.
 type messages struct {
-	ids    []string // their texts; "" if an earlier process wrote it
-	texts  []string // platform's ids
-	usable int      // their texts; "" if an earlier process wrote it
+	ids    []string // platform's ids
+	texts  []string // their texts; "" if an earlier process wrote it
+	usable int      // how many of them the answer can use
 	lost   string   // key of one more message that may exist but whose id is unknown; or ""
 
 	orphaned time.Time // since when no worker uses them; zero while one does
@@ -215,12 +215,7 @@ func (v *display) showDraft(ctx context.Context, limits channels.Limits) bool {
 		p.noDraft = true
 		return false
 	}
-	if limit, ok := errors.AsType[*channels.RateError](err); ok && limit.After > 0 {
-		v.a.pause(limit, v.to, v.r.now())
-	} else if err != nil {
-		p.failed = true
-		v.r.log.InfoContext(ctx, "preview given up", "to", v.to.String(), "err", err)
-	}
+	v.record(ctx, err)
 	p.draft = text
 	return true
 }
@@ -394,10 +389,14 @@ func differ(l channels.Limits, a, b string) bool {
 	return a != b && (l.Render == nil || a == "" || l.Render(a) != l.Render(b))
 }
 
-// showText sets the text of the message with index n. After an error other than a rate limit
-// nothing more of the answer is shown.
+// showText sets the text of the message with index n.
 func (v *display) showText(ctx context.Context, n int, text string) {
-	err := v.c.withRecover(ctx, func() error { return v.putText(ctx, n, text) })
+	v.record(ctx, v.c.withRecover(ctx, func() error { return v.putText(ctx, n, text) }))
+}
+
+// record records the outcome of a call. After an error other than a rate limit nothing more of the
+// answer is shown.
+func (v *display) record(ctx context.Context, err error) {
 	if limit, ok := errors.AsType[*channels.RateError](err); ok && limit.After > 0 {
 		v.a.pause(limit, v.to, v.r.now())
 	} else if err != nil {

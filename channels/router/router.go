@@ -155,8 +155,8 @@ func New(opts Options) *Router {
 		previews: previews{kept: make(map[string]messages),
 			ended: recent.New[string, struct{}](maxEnded)},
 	}
-	r.notices = notices{db: r.db, inbox: bus.NewInbox(), outbox: r.outbox, owners: opts.Owners,
-		groups: opts.Groups, accounts: r.accounts, now: r.now}
+	r.notices = notices{db: r.db, outbox: r.outbox, owners: opts.Owners, groups: opts.Groups,
+		accounts: r.accounts, now: r.now}
 	r.secrets.Store(new(Secrets))
 	for _, a := range opts.Accounts {
 		r.accounts[a.Name] = newAccount(a, r.now())
