@@ -154,45 +154,44 @@ func (st *storage) close() error {
 // closeWait is how long close waits for queries.
 const closeWait = 10 * time.Second
 
-// linked reports whether the store at path has a linked device. It does not lock the store. A
-// pairing in another process may hold the lock.
-func linked(ctx context.Context, path string) bool {
-	if _, err := os.Stat(path); err != nil {
-		return false
-	}
-	db, err := sql.Open("sqlite", dsn(path, "busy_timeout(1000)", "query_only(1)"))
-	if err != nil {
-		return false
-	}
-	defer func() { _ = db.Close() }() // nothing was written
+// IsLinked reports whether the store at path has a linked device. It does not lock the store,
+// because a pairing in another process may hold the lock.
+func IsLinked(ctx context.Context, path string) (bool, error) {
 	var n int
-	err = db.QueryRowContext(ctx, "SELECT count(*) FROM whatsmeow_device").Scan(&n)
-	return err == nil && n > 0
+	err := readStore(ctx, path, &n, "SELECT count(*) FROM whatsmeow_device")
+	// The file exists before the account is linked for the first time.
+	if errors.Is(err, fs.ErrNotExist) || err != nil && strings.Contains(err.Error(), "no such table") {
+		return false, nil
+	}
+	return n > 0, err
 }
 
 // Lookup returns the address of the direct chat with a phone number, or "" if the store of the
 // account at path does not know it. It only reads the store, also while a Channel has it open.
-func Lookup(ctx context.Context, path, number string) (_ string, err error) {
+func Lookup(ctx context.Context, path, number string) (string, error) {
 	phone, err := parseChat("+" + strings.TrimPrefix(number, "+"))
 	if err != nil {
 		return "", nil // no phone number
 	}
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	db, err := sql.Open("sqlite", dsn(path, "busy_timeout(10000)", "query_only(1)"))
-	if err != nil {
-		return "", fmt.Errorf("whatsapp: look up: %w", err)
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
 	var user string
-	err = db.QueryRowContext(ctx, "SELECT lid FROM whatsmeow_lid_map WHERE pn = $1", phone.User).
-		Scan(&user)
+	err = readStore(ctx, path, &user, "SELECT lid FROM whatsmeow_lid_map WHERE pn = $1", phone.User)
 	switch {
-	case errors.Is(err, sql.ErrNoRows):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, sql.ErrNoRows):
 		return "", nil
 	case err != nil:
 		return "", fmt.Errorf("whatsapp: look up: %w", err)
 	}
 	return types.NewJID(user, types.HiddenUserServer).String(), nil
+}
+
+// readStore reads one value from the store at path, which others may have open.
+func readStore(ctx context.Context, path string, value any, query string, args ...any) error {
+	if _, err := os.Stat(path); err != nil {
+		return err
+	}
+	db, err := sql.Open("sqlite", dsn(path, "busy_timeout(2000)", "query_only(1)"))
+	if err != nil {
+		return err
+	}
+	return errors.Join(db.QueryRowContext(ctx, query, args...).Scan(value), db.Close())
 }

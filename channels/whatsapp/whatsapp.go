@@ -157,18 +157,12 @@ func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 
 // awaitLink waits until the store has a linked device.
 func (c *Channel) awaitLink(ctx context.Context) error {
-	tick := time.NewTicker(c.opts.PollLink)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-		if linked(ctx, c.store.path) {
+	for channels.Sleep(ctx, c.opts.PollLink) {
+		if ok, err := IsLinked(ctx, c.store.path); err == nil && ok {
 			return nil
 		}
 	}
+	return ctx.Err()
 }
 
 // connected holds the connection of a linked account until ctx is done and everything is sent,

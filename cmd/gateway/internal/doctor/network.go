@@ -3,7 +3,6 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,12 +10,11 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"gateway/channels/whatsapp"
 	"gateway/cmd/gateway/internal/config"
 )
 
@@ -291,29 +289,13 @@ func (c Case) examineDiscord(
 // examineWhatsApp checks whether an account is linked, without connecting.
 func (c Case) examineWhatsApp(ctx context.Context, name string) []Finding {
 	about := subject{"channel." + name, "Channel " + name}
-	unlinked := about.bad("is not linked with a phone", "Link it: gateway pair "+name)
 	file := c.WhatsApp(name)
-	if _, err := os.Stat(file); err != nil {
-		return unlinked
-	}
-	// The file can belong to a running gateway, so it is opened for reading only. The timeout is in
-	// milliseconds.
-	uri := url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(file)}).EscapedPath(),
-		RawQuery: "mode=ro&_pragma=query_only(1)&_pragma=busy_timeout(2000)"}
-	db, err := sql.Open("sqlite", uri.String())
-	if err != nil {
-		return about.note("can't be examined: " + err.Error())
-	}
-	defer db.Close()
-	var devices int
-	err = db.QueryRowContext(ctx, "SELECT count(*) FROM whatsmeow_device").Scan(&devices)
-	switch {
-	// The file exists before the account is linked for the first time.
-	case err != nil && strings.Contains(err.Error(), "no such table"), err == nil && devices == 0:
-		return unlinked
+	switch linked, err := whatsapp.IsLinked(ctx, file); {
 	case err != nil:
 		return about.bad("its keys can't be read: "+err.Error(), "Move "+file+" away and link the "+
 			"account again: gateway pair "+name)
+	case !linked:
+		return about.bad("is not linked with a phone", "Link it: gateway pair "+name)
 	}
 	return about.ok("is linked with a phone")
 }
