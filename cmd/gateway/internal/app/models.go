@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,7 +27,7 @@ import (
 // newModel returns the model with a name. It includes the fallback models.
 func newModel(cfg *config.Config, name string, log *slog.Logger) llm.Model {
 	var entries []failover.Entry
-	for _, name := range chain(cfg, name) {
+	for _, name := range cfg.WithFallbacks(name) {
 		m := cfg.Models[name]
 		entries = append(entries, failover.Entry{Name: name, Model: anyKey(name, &m, log)})
 	}
@@ -143,24 +142,10 @@ func newPainter(cfg *config.Config, log *slog.Logger) *openai.ImageClient {
 		Logger: log})
 }
 
-// chain returns the names of a model, its fallbacks and their fallbacks, each once. Fallbacks can
-// refer to each other in a circle. The direct ones come before the indirect ones.
-func chain(cfg *config.Config, first string) []string {
-	names := []string{first}
-	for i := 0; i < len(names); i++ {
-		for _, next := range cfg.Models[names[i]].Fallback {
-			if !slices.Contains(names, next) {
-				names = append(names, next)
-			}
-		}
-	}
-	return names
-}
-
 // modelName describes the chain of a model for /status.
 func modelName(cfg *config.Config, first string) string {
 	var list []string
-	for _, name := range chain(cfg, first) {
+	for _, name := range cfg.WithFallbacks(first) {
 		if id := cfg.Models[name].Model; id != "" && id != name {
 			name += " (" + id + ")"
 		}

@@ -13,9 +13,10 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
-// through maps keys that the program does not read directly to the fields that are made from
-// them.
-var through = map[string]string{"Gateway.Timezone": "Gateway.Location", "Store.URL": "Store.Path"}
+// through maps keys that the program does not read directly to the fields and methods that are made
+// from them.
+var through = map[string]string{"Gateway.Timezone": "Gateway.Location", "Store.URL": "Store.Path",
+	"Model.Fallback": "Model.WithFallbacks"}
 
 // TestEveryKeyHasAReader checks that the program reads each key of the configuration.
 func TestEveryKeyHasAReader(t *testing.T) {

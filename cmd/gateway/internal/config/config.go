@@ -207,6 +207,18 @@ func (m *Model) AllKeys() (keys []string) {
 	return keys
 }
 
+// WithFallbacks returns the names of models, their fallbacks and their fallbacks, each once.
+// Fallbacks can refer to each other in a circle. The direct ones come before the indirect ones.
+func (c *Config) WithFallbacks(names ...string) (list []string) {
+	for i := 0; i < len(names); i++ {
+		if name := names[i]; !slices.Contains(list, name) {
+			list = append(list, name)
+			names = append(names, c.Models[name].Fallback...)
+		}
+	}
+	return list
+}
+
 // KeyName returns the name of a key in the log: its position and its last four characters.
 func KeyName(place int, key string) string {
 	const shown, least = 4, 16 // keys shorter than least show nothing

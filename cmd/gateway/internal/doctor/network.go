@@ -39,24 +39,12 @@ func (c Case) examineNetwork(ctx context.Context) []Finding {
 // usedModels returns the models in use and their fallbacks. Other models need no valid key, so they
 // are not tested.
 func (c Case) usedModels() []string {
-	names := []string{c.Config.Agent.Model}
 	others := []string{c.Config.Memory.Model, c.Config.Heartbeat.Model, c.Config.Agent.TaskModel}
 	for _, p := range config.Sorted(c.Config.Policies) {
 		others = append(others, p.Model, c.Config.Personas[p.Persona].Model)
 	}
-	for _, name := range others {
-		if name != "" && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	for i := 0; i < len(names); i++ {
-		for _, next := range c.Config.Models[names[i]].Fallback {
-			if !slices.Contains(names, next) {
-				names = append(names, next)
-			}
-		}
-	}
-	return names
+	others = slices.DeleteFunc(others, func(name string) bool { return name == "" })
+	return c.Config.WithFallbacks(append([]string{c.Config.Agent.Model}, others...)...)
 }
 
 // An Identity describes the bot that a token belongs to.
