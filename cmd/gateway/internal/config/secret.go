@@ -91,6 +91,16 @@ func (s Secret) follow(home string, vars map[string]string) (Secret, error) {
 	return s, nil
 }
 
+// Follow returns the secret to which a flag refers. A relative path is relative to the working
+// directory.
+func Follow(reference string, environ []string) (string, error) {
+	if !isReference(reference) {
+		return "", errors.New(`want "env:NAME" or "file:PATH": others can see the command line`)
+	}
+	s, err := Secret{&reference}.follow("", variables(environ))
+	return s.Reveal(), err
+}
+
 func readSecret(path, home string, vars map[string]string) (Secret, error) {
 	path, err := expand(path, home, vars)
 	if err != nil {

@@ -47,7 +47,7 @@ type Options struct {
 }
 
 // flags are the flags that answer questions, with their help. The value of a flag for a secret is a
-// reference: see readReference.
+// reference: see [config.Follow].
 var flags = []struct{ name, help string }{
 	{"provider", "provider of the model: openai, anthropic, …, ollama, lmstudio, other or demo"},
 	{"base-url", "address of the model's API"},
@@ -96,7 +96,7 @@ Without a terminal, each line of standard input is an answer.`,
 				given[name] = *value
 				if slices.Contains(secretFlags, name) {
 					var err error
-					if given[name], err = readReference(*value); err != nil {
+					if given[name], err = config.Follow(*value, os.Environ()); err != nil {
 						return app.NewUsageError(fmt.Errorf("--%s: %w", name, err))
 					}
 				}
@@ -126,28 +126,6 @@ Without a terminal, each line of standard input is an answer.`,
 	cmd.Flags().BoolVar(&forService, "service", false,
 		"for root: configure the service of the whole machine")
 	return cmd
-}
-
-// readReference returns the secret that text refers to: env:NAME or file:PATH.
-func readReference(text string) (string, error) {
-	if name, ok := strings.CutPrefix(text, "env:"); ok {
-		if v := strings.TrimSpace(os.Getenv(name)); v != "" {
-			return v, nil
-		}
-		return "", fmt.Errorf("environment variable %s is not set", name)
-	}
-	path, ok := strings.CutPrefix(text, "file:")
-	if !ok {
-		return "", errors.New(`want "env:NAME" or "file:PATH": others can see the command line`)
-	}
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return "", err
-	}
-	if v := strings.TrimSpace(string(config.DecodeText(content))); v != "" {
-		return v, nil
-	}
-	return "", fmt.Errorf("%s is empty", path)
 }
 
 // A wizard is one run of the questions.
