@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"gateway/bus"
 	"gateway/channels"
+	"gateway/channels/recent"
 )
 
 // allowedUpdates are the kinds of updates that the gateway reads.
@@ -22,13 +22,14 @@ type receiver struct {
 	*Channel
 	me      user
 	in      channels.Intake
-	albums  albums      // only for the goroutine of poll, or the holder of hook.turn
-	presses chan string // ids of stored callback queries; further ones are dropped
+	albums  *recent.Map[string, struct{}] // albums with an addressed message, by albumKey
+	presses chan string                   // ids of stored callback queries; further ones are dropped
 }
 
 // newReceiver returns the receiver for one run. me is the account of the bot.
 func newReceiver(c *Channel, me user, in channels.Intake) *receiver {
-	return &receiver{Channel: c, me: me, in: in, presses: make(chan string, 64)}
+	return &receiver{Channel: c, me: me, in: in,
+		albums: recent.New[string, struct{}](maxAlbums), presses: make(chan string, 64)}
 }
 
 // poll requests updates until ctx is done or something fails.
@@ -122,7 +123,7 @@ func (r *receiver) translate(
 		}
 	}
 	// The item with the caption may be any of an album, so the whole batch must be known first.
-	r.albums.address(b.Messages)
+	r.addressAlbums(b.Messages)
 	return b, presses
 }
 
@@ -178,30 +179,21 @@ func (r *receiver) joined(m *member) (bus.InboundMessage, bool) {
 // inGroup has the membership states in which the bot receives the group's messages.
 var inGroup = map[string]bool{"member": true, "administrator": true, "restricted": true}
 
-// albums remembers which albums were addressed to the bot. Telegram delivers an album as single
-// messages, and only the one with the caption says whom they are for.
-type albums struct{ recent []string }
-
 // maxAlbums is the number of remembered albums. The items of an album arrive within seconds.
 const maxAlbums = 64
 
-// address marks messages as addressed if their albums are.
-func (a *albums) address(messages []bus.InboundMessage) {
-	// First remember the albums with an addressed item, then mark the other items of all remembered
-	// albums. Items of an earlier batch are stored already and stay as they are.
+// addressAlbums marks messages as addressed if their albums are. Telegram delivers an album as
+// single messages, and only the one with the caption says whom they are for. Items of an earlier
+// batch are stored already and stay as they are.
+func (r *receiver) addressAlbums(messages []bus.InboundMessage) {
 	for i := range messages {
-		m := &messages[i]
-		if m.Album == "" || !m.Group || !m.Addressed || slices.Contains(a.recent, albumKey(m)) {
-			continue
-		}
-		a.recent = append(a.recent, albumKey(m))
-		if n := len(a.recent) - maxAlbums; n > 0 {
-			a.recent = slices.Delete(a.recent, 0, n)
+		if m := &messages[i]; m.Album != "" && m.Group && m.Addressed {
+			r.albums.Put(albumKey(m), struct{}{})
 		}
 	}
 	for i := range messages {
 		m := &messages[i]
-		if m.Album != "" && m.Group && slices.Contains(a.recent, albumKey(m)) {
+		if _, addressed := r.albums.Get(albumKey(m)); addressed && m.Album != "" && m.Group {
 			m.Addressed = true
 		}
 	}
