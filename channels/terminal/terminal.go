@@ -216,10 +216,8 @@ func (c *Channel) accept(ctx context.Context, l net.Listener, serve func(net.Con
 		if ctx.Err() == nil {
 			c.log.ErrorContext(ctx, "no screen accepted", "err", err)
 		}
-		select {
-		case <-ctx.Done():
+		if !channels.Sleep(ctx, acceptPause) {
 			return
-		case <-time.After(acceptPause):
 		}
 	}
 }
