@@ -3,6 +3,7 @@ package channels
 import (
 	"cmp"
 	"fmt"
+	"mime"
 	"runtime"
 	"strings"
 	"unicode"
@@ -12,6 +13,16 @@ import (
 
 // MaxName is the maximum length, in runes, of the name of a person, a chat or a file.
 const MaxName = 128
+
+// MIMEType returns the MIME type that a sender claims, without parameters, or "" if it is none. On
+// some platforms it is any text, and the model sees it beside the text of the gateway.
+func MIMEType(s string) string {
+	t, _, err := mime.ParseMediaType(s)
+	if err != nil || !strings.Contains(t, "/") || len(t) > MaxName {
+		return ""
+	}
+	return t
+}
 
 // Clean makes untrusted text safe for a prompt or a log: one line of at most limit runes. Control
 // characters and line breaks become blanks. Invisible characters, characters that change the

@@ -14,10 +14,10 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"mime"
 	"os"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -265,7 +265,7 @@ func (m *Store) grow(size int64) {
 // describe sets the type and the kind of a from its content, because the sender's claims may be
 // wrong.
 func describe(a *bus.Attachment, found *mimetype.MIME) {
-	a.Type = claimed(a.Type)
+	a.Type = channels.MIMEType(a.Type)
 	class, _, _ := strings.Cut(a.Type, "/")
 	// These types say less than a sender's claim can. An image is one only if its content says so.
 	general := found.Is("application/octet-stream") || found.Is("application/zip") ||
@@ -277,30 +277,17 @@ func describe(a *bus.Attachment, found *mimetype.MIME) {
 	if a.Type == "application/ogg" && (a.Kind == bus.Voice || a.Kind == bus.Audio) {
 		a.Type, class = "audio/ogg", "audio" // this container may hold sound or video
 	}
-	switch a.Kind {
-	case bus.Photo, bus.Sticker:
-		if class != "image" {
-			a.Kind = bus.Document
-		}
-	case bus.Voice, bus.Audio: // sound in some containers is detected as video
-		if class != "audio" && class != "video" {
-			a.Kind = bus.Document
-		}
-	case bus.Video, bus.Animation:
-		if class != "video" && class != "image" {
-			a.Kind = bus.Document
-		}
+	if possible, ok := classes[a.Kind]; ok && !slices.Contains(possible, class) {
+		a.Kind = bus.Document
 	}
 }
 
-// claimed returns the MIME type that a sender claims, without parameters, or "" if it is none. On
-// some platforms it is any text, and the model sees it beside the text of the gateway.
-func claimed(s string) string {
-	t, _, err := mime.ParseMediaType(s)
-	if err != nil || !strings.Contains(t, "/") || len(t) > channels.MaxName {
-		return ""
-	}
-	return t
+// classes has the classes of types that a file of a kind can have. Sound in some containers is
+// detected as video.
+var classes = map[bus.Kind][]string{
+	bus.Photo: {"image"}, bus.Sticker: {"image"},
+	bus.Voice: {"audio", "video"}, bus.Audio: {"audio", "video"},
+	bus.Video: {"video", "image"}, bus.Animation: {"video", "image"},
 }
 
 // plainExtension matches extensions that are safe in a file name on any system.

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"gateway/bus"
+	"gateway/channels"
 )
 
 // Limits of sendPhoto.
@@ -59,7 +60,7 @@ func (o *outgoing) setFile(f *bus.File) {
 	kind := sendAs(f)
 	name := fileName(strings.Map(noSlash, f.Name))
 	if name == "" {
-		name = string(kind) + extension(mimeType(f.Type, ""))
+		name = string(kind) + extension(channels.MIMEType(f.Type))
 	}
 	o.file = &attached{field: string(kind), name: name, file: f}
 	o.method = methods[kind]
@@ -98,7 +99,8 @@ func extension(mimeType string) string {
 // sendAs returns the best kind for sending f: the kind that its sender says, otherwise the kind of
 // its type.
 func sendAs(f *bus.File) bus.Kind {
-	t := mimeType(f.Type, mimeType(mime.TypeByExtension(path.Ext(f.Name)), ""))
+	t := cmp.Or(channels.MIMEType(f.Type),
+		channels.MIMEType(mime.TypeByExtension(path.Ext(f.Name))))
 	kind := f.Kind
 	// A sticker of another platform is a picture or a video.
 	if kind == "" || kind == bus.Sticker {

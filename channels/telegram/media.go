@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"mime"
 	"path"
 	"strings"
 	"unicode/utf8"
@@ -102,7 +101,7 @@ func (m *media) attachments() []bus.Attachment {
 	a := bus.Attachment{
 		Kind:    kind,
 		Name:    fileName(f.Name),
-		Type:    mimeType(f.Type, standard),
+		Type:    cmp.Or(channels.MIMEType(f.Type), standard),
 		Size:    max(f.Size, 0),
 		Seconds: max(f.Duration, 0),
 		Ref:     f.ID,
@@ -161,16 +160,6 @@ func (f *file) performance() string {
 		return f.Performer + f.Title
 	}
 	return f.Performer + " - " + f.Title
-}
-
-// mimeType returns a sender's MIME type without parameters, or standard if s is not a valid type. A
-// type is valid only with a slash, and if its length in bytes is at most that of a name.
-func mimeType(s, standard string) string {
-	t, _, err := mime.ParseMediaType(s)
-	if err != nil || !strings.Contains(t, "/") || len(t) > channels.MaxName {
-		return standard
-	}
-	return t
 }
 
 // fileName returns the name of a file as one line. If it is too long, its stem is cut.

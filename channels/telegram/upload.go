@@ -2,6 +2,7 @@ package telegram
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -121,7 +122,7 @@ func newForm(p tgbotapi.Params, a attached, content io.ReadSeekCloser) (*form, e
 	}
 	if _, err := w.CreatePart(textproto.MIMEHeader{
 		"Content-Disposition": {multipart.FileContentDisposition(a.field, a.name)},
-		"Content-Type":        {mimeType(a.file.Type, "application/octet-stream")},
+		"Content-Type":        {cmp.Or(channels.MIMEType(a.file.Type), "application/octet-stream")},
 	}); err != nil {
 		return nil, err
 	}
