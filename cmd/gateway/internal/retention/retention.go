@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -147,48 +148,73 @@ func (s *Sweeper) suspectClock(ctx context.Context, began time.Time) time.Time {
 func (s *Sweeper) Pass(ctx context.Context) error {
 	start := s.opts.Now()
 	var errs []error
-	var removed []any
+	removed := make(map[string]int)
 	for _, r := range s.rules {
-		n, err := s.apply(ctx, r, start)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("retention: %s: %w", r.Name, err))
-		}
-		if n > 0 {
-			removed = append(removed, slog.Int(r.Name, n))
+		if r.Keep > 0 {
+			errs = append(errs, s.prune(ctx, []Rule{r}, start, false, removed))
 		}
 	}
 	s.report(ctx, "old rows removed", removed, start)
-	errs = append(errs, s.tighten(ctx, start), s.shrink(ctx), s.warn(ctx))
-	return errors.Join(errs...)
+	removed = make(map[string]int)
+	for _, group := range s.opts.Tight {
+		errs = append(errs, s.prune(ctx, group, start, true, removed))
+	}
+	s.report(ctx, "rows removed because the database was too large", removed, start)
+	return errors.Join(append(errs, s.shrink(ctx), s.warn(ctx))...)
 }
 
-// report logs which rows were removed, if any.
-func (s *Sweeper) report(ctx context.Context, message string, removed []any, start time.Time) {
-	if len(removed) > 0 {
-		s.opts.Logger.InfoContext(ctx, message, slog.Group("rows", removed...),
+// report logs how many rows were removed, by rule name, if any were.
+func (s *Sweeper) report(
+	ctx context.Context, message string, removed map[string]int, start time.Time,
+) {
+	var rows []any
+	for _, name := range slices.Sorted(maps.Keys(removed)) {
+		rows = append(rows, slog.Int(name, removed[name]))
+	}
+	if len(rows) > 0 {
+		s.opts.Logger.InfoContext(ctx, message, slog.Group("rows", rows...),
 			"took", s.opts.Now().Sub(start))
 	}
 }
 
-// apply removes all old rows of one rule, in small transactions with pauses, so that other writers
-// need not wait. It returns how many it has removed, also with an error.
-func (s *Sweeper) apply(ctx context.Context, r Rule, now time.Time) (total int, err error) {
-	if r.Keep == 0 {
-		return 0, nil
+// prune lets rules remove one piece each in turn, until nothing is left to remove or, with tight,
+// the database is small enough. The pieces are small transactions with pauses, so that other
+// writers need not wait. It adds the number of removed rows to removed, by rule name.
+func (s *Sweeper) prune(
+	ctx context.Context, rules []Rule, now time.Time, tight bool, removed map[string]int,
+) error {
+	var errs []error
+	after := make(map[int]int64) // by rule that has not reached its end
+	for i := range rules {
+		after[i] = 0
 	}
-	for after := int64(0); ; {
-		n, next, err := s.pruneBatch(ctx, r, now, after)
-		if err != nil {
-			return total, err
-		}
-		total += n
-		if after = next; next == 0 {
-			return total, nil
-		}
-		if !sleep(ctx, s.opts.Pause) {
-			return total, ctx.Err()
+	for len(after) > 0 {
+		for i, r := range rules {
+			from, ok := after[i]
+			if !ok {
+				continue
+			}
+			if tight {
+				if _, over, err := s.excess(ctx); err != nil || !over {
+					return errors.Join(append(errs, err)...)
+				}
+			}
+			n, next, err := s.pruneBatch(ctx, r, now, from)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("retention: %s: %w", r.Name, err))
+			}
+			if n > 0 {
+				removed[r.Name] += n
+			}
+			if after[i] = next; next == 0 || err != nil {
+				delete(after, i)
+			}
+			if !sleep(ctx, s.opts.Pause) {
+				return errors.Join(append(errs, ctx.Err())...)
+			}
 		}
 	}
+	return errors.Join(errs...)
 }
 
 // pruneBatch applies a rule in one transaction to the next rows after an id.
@@ -209,65 +235,6 @@ func (s *Sweeper) excess(ctx context.Context) (used int64, over bool, err error)
 	}
 	used, err = s.db.Used(ctx)
 	return used, used > s.opts.MaxBytes, err
-}
-
-// tighten applies the rules of Tight while the database is too large.
-func (s *Sweeper) tighten(ctx context.Context, now time.Time) error {
-	removed := make(map[string]int)
-	var names []string
-	var errs []error
-	for _, group := range s.opts.Tight {
-		for _, r := range group {
-			if !slices.Contains(names, r.Name) {
-				names = append(names, r.Name)
-			}
-		}
-		errs = append(errs, s.alternate(ctx, group, now, removed))
-	}
-	var counts []any
-	for _, name := range names {
-		if removed[name] > 0 {
-			counts = append(counts, slog.Int(name, removed[name]))
-		}
-	}
-	s.report(ctx, "rows removed because the database was too large", counts, now)
-	return errors.Join(errs...)
-}
-
-// alternate lets the rules of a group remove one piece each in turn, until the database is small
-// enough or nothing is left to remove. It adds the number of removed rows to removed, by rule
-// name.
-func (s *Sweeper) alternate(
-	ctx context.Context, group []Rule, now time.Time, removed map[string]int,
-) error {
-	var errs []error
-	after := make(map[int]int64) // by rule that has not reached its end
-	for i := range group {
-		after[i] = 0
-	}
-	for len(after) > 0 {
-		for i, r := range group {
-			from, ok := after[i]
-			if !ok {
-				continue
-			}
-			if _, over, err := s.excess(ctx); err != nil || !over {
-				return errors.Join(append(errs, err)...)
-			}
-			n, next, err := s.pruneBatch(ctx, r, now, from)
-			if err != nil {
-				errs = append(errs, fmt.Errorf("retention: %s: %w", r.Name, err))
-			}
-			removed[r.Name] += n
-			if after[i] = next; next == 0 || err != nil {
-				delete(after, i)
-			}
-			if !sleep(ctx, s.opts.Pause) {
-				return errors.Join(append(errs, ctx.Err())...)
-			}
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // shrink returns free pages to the file system, a few at a time.
