@@ -288,7 +288,7 @@ func (in *intake) decideAll(
 		who, v, err := g.decide(read, policy, &m, b.Migrated, profileAge)
 		if err == nil && v < ambient && !m.Group {
 			age := recheckAge
-			if ok, _ := g.recheckRates.allowPairing(m, g.now()); ok {
+			if ok, _ := g.recheckRates.allowRare(identity{in.account, m.Sender.ID}, g.now()); ok {
 				age = 0
 			}
 			who, v, err = g.decide(read, policy, &m, b.Migrated, age)
@@ -315,7 +315,8 @@ func (in *intake) decideAll(
 		}
 		if v == stranger {
 			var ok bool
-			if ok, undo = g.pairingRates.allowPairing(m, g.now()); !ok {
+			sender := identity{in.account, m.Sender.ID}
+			if ok, undo = g.pairingRates.allowRare(sender, g.now()); !ok {
 				v = ignored
 			}
 		}
@@ -360,9 +361,7 @@ func (in *intake) logIgnored(ctx context.Context, m bus.InboundMessage) {
 // mayAsk reports whether owners may now be asked about a group. Strangers can cause one query per
 // group in ten minutes.
 func (in *intake) mayAsk(a bus.Address) bool {
-	g := in.gate
-	ok, _ := g.groupRates.allowPairing(bus.InboundMessage{From: a, Sender: bus.Sender{ID: a.Chat}},
-		g.now())
+	ok, _ := in.gate.groupRates.allowRare(identity{a.Account, a.Chat}, in.gate.now())
 	return ok
 }
 
@@ -466,13 +465,22 @@ func (in *intake) dropCursor(tx *store.Tx, place, only string) error {
 	return store.Wrap(err, "gate: forget cursor of %s", in.account)
 }
 
+// tell sends a message to several chats.
+func tell(
+	tx *store.Tx, outbox *bus.Outbox, chats []bus.Address, m bus.OutboundMessage, now time.Time,
+) error {
+	for _, m.To = range chats {
+		if err := outbox.Put(tx, m, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // pairingChats returns the direct chats in which owners learn of the strangers of an account: those
 // with this account, or else, if no owner has one, those with other accounts.
 func pairingChats(tx *store.Tx, g *Gate, account string) (list []bus.Address, err error) {
-	chats, err := g.people.owners(tx, account)
-	for _, chat := range chats {
-		list = append(list, bus.Address{Account: account, Chat: chat})
-	}
+	list, err = g.people.owners(tx, account)
 	if err != nil || len(list) > 0 {
 		return list, err
 	}

@@ -184,17 +184,10 @@ func (g *Gate) askGroup(tx *store.Tx, m bus.InboundMessage, now time.Time) error
 	if m.ID == "" {
 		does = "has added me to"
 	}
-	for _, chat := range owners {
-		err := g.outbox.Put(tx, bus.OutboundMessage{
-			To: bus.Address{Account: m.From.Account, Chat: chat},
-			Text: fmt.Sprintf("%s %s %s (id `%s`), which is not listed. What should I do there?",
-				markup.Literal(channels.SenderName(m.Sender)), does, name, m.From.Chat),
-			Buttons: GroupButtons(id)}, now)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return tell(tx, g.outbox, owners, bus.OutboundMessage{
+		Text: fmt.Sprintf("%s %s %s (id `%s`), which is not listed. What should I do there?",
+			markup.Literal(channels.SenderName(m.Sender)), does, name, m.From.Chat),
+		Buttons: GroupButtons(id)}, now)
 }
 
 // GroupButtons returns the buttons with which an admin decides about a group.

@@ -158,13 +158,7 @@ func (g *Gate) Leave(tx *store.Tx, d *bus.Delivery) error {
 	if len(listed) > 0 {
 		text += " " + StillListedText(listed...)
 	}
-	for _, to := range l.Tell {
-		err := g.outbox.Put(tx, bus.OutboundMessage{To: to, Text: text, Notice: true}, g.now())
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return tell(tx, g.outbox, l.Tell, bus.OutboundMessage{Text: text, Notice: true}, g.now())
 }
 
 // StillListedText tells people that the configuration goes on listing chats that an account leaves.

@@ -95,11 +95,11 @@ func (in *intake) tellMoved(tx *store.Tx, chat, before string) error {
 	g.log.Warn("a group has another id now: put it into the configuration, too",
 		"account", in.account, "before", before, "now", chat)
 	owners, err := OwnerChats(tx, g)
-	for i := 0; i < len(owners) && err == nil; i++ {
-		err = g.outbox.Put(tx, bus.OutboundMessage{To: owners[i], Text: fmt.Sprintf(
-			"The group `%s` of %s has another id now: `%s`. The configuration still applies to "+
-				"it. Please add the new id there, in `groups` and in policies.",
-			before, in.account, chat)}, g.now())
+	if err != nil {
+		return err
 	}
-	return err
+	return tell(tx, g.outbox, owners, bus.OutboundMessage{Text: fmt.Sprintf(
+		"The group `%s` of %s has another id now: `%s`. The configuration still applies to "+
+			"it. Please add the new id there, in `groups` and in policies.",
+		before, in.account, chat)}, g.now())
 }

@@ -244,8 +244,9 @@ func onePerPerson(
 }
 
 // owners returns the known direct chats of an account's owners.
-func (People) owners(tx *store.Tx, account string) ([]string, error) {
-	return store.Collect(tx, "gate: read people", func(scan store.Scan, chat *string) error {
-		return scan(chat)
+func (People) owners(tx *store.Tx, account string) ([]bus.Address, error) {
+	return store.Collect(tx, "gate: read people", func(scan store.Scan, a *bus.Address) error {
+		a.Account = account
+		return scan(&a.Chat)
 	}, "SELECT chat FROM identities WHERE account = $1 AND chat <> '' ORDER BY person", account)
 }

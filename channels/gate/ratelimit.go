@@ -36,7 +36,8 @@ func (p *rateLimiter) allow(m bus.InboundMessage, perMinute int) (ok, tell bool,
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	every := rate.Every(time.Minute / time.Duration(perMinute))
-	b, ok, undo := p.reserve(m, every, perMinute, m.Time)
+	b := p.bucket(identity{m.From.Account, m.Sender.ID}, every, perMinute, m.Time)
+	ok, undo = b.take(m.Time)
 	if tell = !ok && !b.told; tell {
 		undo = func() {
 			p.mu.Lock()
@@ -48,31 +49,26 @@ func (p *rateLimiter) allow(m bus.InboundMessage, perMinute int) (ok, tell bool,
 	return ok, tell, undo
 }
 
-// reserve takes a token of the sender of m, whose bucket holds burst tokens and regains them at the
-// rate every. ok reports whether there was one; undo gives it back. p.mu is held.
-func (p *rateLimiter) reserve(
-	m bus.InboundMessage, every rate.Limit, burst int, now time.Time,
-) (b *bucket, ok bool, undo func()) {
-	b = p.bucket(identity{m.From.Account, m.Sender.ID}, every, burst, now)
-	r := b.limiter.ReserveN(now, 1)
-	if r.OK() && r.DelayFrom(now) == 0 {
-		return b, true, func() { r.CancelAt(now) }
-	}
-	r.CancelAt(now)
-	return b, false, func() {}
-}
+// rareTries is how often in pairingTerm a stranger's message may begin a transaction or a query.
+const rareTries = 3
 
-// pairingTries is how many messages of a stranger may begin a transaction while a pairing code is
-// valid.
-const pairingTries = 3
-
-// allowPairing reports whether a stranger's message may begin a transaction. If so, undo gives the
-// token back, for a transaction that failed. It uses the gateway's clock, as codes do.
-func (p *rateLimiter) allowPairing(m bus.InboundMessage, now time.Time) (ok bool, undo func()) {
+// allowRare reports whether a stranger, or somebody in a group, may cause work that is rarely
+// needed. If so, undo gives the token back, for work that failed. now is the gateway's time, which
+// codes use, too.
+func (p *rateLimiter) allowRare(id identity, now time.Time) (ok bool, undo func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, ok, undo = p.reserve(m, rate.Every(pairingTerm/pairingTries), pairingTries, now)
-	return ok, undo
+	return p.bucket(id, rate.Every(pairingTerm/rareTries), rareTries, now).take(now)
+}
+
+// take takes a token. ok reports whether there was one; undo gives it back.
+func (b *bucket) take(now time.Time) (ok bool, undo func()) {
+	r := b.limiter.ReserveN(now, 1)
+	if r.OK() && r.DelayFrom(now) == 0 {
+		return true, func() { r.CancelAt(now) }
+	}
+	r.CancelAt(now)
+	return false, func() {}
 }
 
 // bucket returns the bucket of a sender, which holds burst tokens and regains them at the rate
