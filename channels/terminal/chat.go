@@ -1,10 +1,8 @@
 package terminal
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -34,20 +32,26 @@ const askAgain = 100 * time.Millisecond
 // chatLines connects s to the gateway through conn, until the input ends, ctx is done, or the
 // connection is lost (ErrLost). It closes conn.
 func chatLines(ctx context.Context, conn net.Conn, s *Screen) error {
-	// Deferred calls run in reverse order: cancel and Close end the two goroutines that Wait waits
-	// for.
+	// Deferred calls run in reverse order: cancel ends the connection that Wait waits for.
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	defer conn.Close()
 	defer cancel()
-	frames, lines, said := make(chan frame), make(chan string), make(chan frame)
-	wg.Go(func() { readFrames(ctx, conn, frames) })
-	wg.Go(func() { writeFrames(ctx, conn, said) })
+	frames, lines := make(chan frame), make(chan string)
+	c := &conversation{screen: s, link: newLink(nil), own: make(map[string]bool),
+		growing: make(map[string]string)}
+	c.link.receive = func(f frame) {
+		select {
+		case frames <- f:
+		case <-ctx.Done():
+		}
+	}
+	wg.Go(func() {
+		defer close(frames)
+		c.link.serve(ctx, conn)
+	})
 	go readInput(ctx, s, lines) // ends with the input, perhaps after chatLines
-	c := &conversation{screen: s, own: make(map[string]bool), growing: make(map[string]string)}
 	for {
-		out, first := c.outgoing(said)
 		next := lines
 		// A nil channel takes its case out of the select: no line is read before the answer.
 		if s.paced && c.waits() {
@@ -56,11 +60,9 @@ func chatLines(ctx context.Context, conn net.Conn, s *Screen) error {
 		select {
 		case <-ctx.Done():
 			return c.unanswered()
-		case out <- first:
-			c.queue = c.queue[1:]
 		case <-c.later:
 			c.later = nil
-			c.queue = append(c.queue, frame{Request: wantState})
+			c.link.AskState()
 		case f, ok := <-frames:
 			if !ok {
 				return c.lost(ctx)
@@ -77,37 +79,6 @@ func chatLines(ctx context.Context, conn net.Conn, s *Screen) error {
 					len(line), maxText)
 			}
 			c.say(line)
-		}
-	}
-}
-
-// readFrames passes on frames from the gateway. It closes frames when the connection ends.
-func readFrames(ctx context.Context, conn net.Conn, frames chan<- frame) {
-	defer close(frames)
-	for lines := newLines(conn); lines.Scan(); {
-		var f frame
-		if json.Unmarshal(lines.Bytes(), &f) != nil {
-			return
-		}
-		select {
-		case frames <- f:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// writeFrames writes frames to the gateway. If that fails, it closes the connection.
-func writeFrames(ctx context.Context, conn net.Conn, said <-chan frame) {
-	for {
-		select {
-		case f := <-said:
-			if write(conn, f) != nil {
-				conn.Close()
-				return
-			}
-		case <-ctx.Done():
-			return
 		}
 	}
 }
@@ -131,17 +102,10 @@ func readInput(ctx context.Context, s *Screen, lines chan<- string) {
 	}
 }
 
-// newLines returns a scanner of the frames from conn. A line longer than maxLine ends it.
-func newLines(conn net.Conn) *bufio.Scanner {
-	lines := bufio.NewScanner(conn)
-	lines.Buffer(nil, maxLine)
-	return lines
-}
-
 // A conversation is the state of the conversation on one screen.
 type conversation struct {
 	screen  *Screen
-	queue   []frame           // frames to write
+	link    *link
 	own     map[string]bool   // own unanswered messages by id; true: the gateway has not stored it yet
 	asks    bool              // the agent has asked something since
 	later   <-chan time.Time  // when to check whether it has; nil: known
@@ -151,20 +115,12 @@ type conversation struct {
 // waits reports whether an own message has no answer yet.
 func (c *conversation) waits() bool { return len(c.own) > 0 && !c.asks }
 
-// outgoing returns said and the next frame to write, or nil if there is none.
-func (c *conversation) outgoing(said chan<- frame) (chan<- frame, frame) {
-	if len(c.queue) == 0 {
-		return nil, frame{}
-	}
-	return said, c.queue[0]
-}
-
-// say puts a message of the person into the queue.
+// say sends a message of the person.
 func (c *conversation) say(line string) {
 	id := rand.Text()
 	c.own[id], c.asks = true, false
 	// Only a single line can be a command. Several lines may be a log or a letter.
-	c.queue = append(c.queue, frame{ID: id, Text: line, Literal: strings.Contains(line, "\n")})
+	c.link.Send(id, line, strings.Contains(line, "\n"))
 }
 
 // lost returns the error for a lost connection.
@@ -227,7 +183,7 @@ func (c *conversation) complete(f frame) error {
 		delete(c.own, id)
 	}
 	if !answered && len(c.own) > 0 {
-		c.queue = append(c.queue, frame{Request: wantState}) // the message may be a question
+		c.link.AskState() // the message may be a question
 	}
 	var out io.Writer = c.screen
 	if c.screen.once && !answered {

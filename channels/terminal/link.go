@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,8 +22,11 @@ import (
 // their ids.
 type link struct {
 	dial func(context.Context) (net.Conn, error)
-	show func(tea.Msg)
-	wake bus.Signal // when there is something to write
+	show func(tea.Msg) // of the screen; unused in a conversation of lines
+	wake bus.Signal    // when there is something to write
+
+	// receive handles a frame from the gateway.
+	receive func(frame)
 
 	mu    sync.Mutex
 	queue []frame // frames to write
@@ -31,9 +35,11 @@ type link struct {
 
 var _ screen.Gateway = (*link)(nil)
 
-// newLink returns a link that is not connected. show must be set before run.
+// newLink returns a link that is not connected, for a drawn screen. show must be set before run.
 func newLink(dial func(context.Context) (net.Conn, error)) *link {
-	return &link{dial: dial, wake: bus.NewSignal()}
+	l := &link{dial: dial, wake: bus.NewSignal()}
+	l.receive = l.draw
+	return l
 }
 
 // Send implements [screen.Gateway].
@@ -94,6 +100,13 @@ func (l *link) run(ctx context.Context, conn net.Conn) {
 	}
 }
 
+// newLines returns a scanner of the frames from conn. A line longer than maxLine ends it.
+func newLines(conn net.Conn) *bufio.Scanner {
+	lines := bufio.NewScanner(conn)
+	lines.Buffer(nil, maxLine)
+	return lines
+}
+
 // serve reads and writes until the connection ends or ctx is done.
 func (l *link) serve(ctx context.Context, conn net.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -106,6 +119,9 @@ func (l *link) serve(ctx context.Context, conn net.Conn) {
 		var f frame
 		if json.Unmarshal(lines.Bytes(), &f) != nil {
 			break
+		}
+		if f.Stored {
+			l.stored(f.ID)
 		}
 		l.receive(f)
 	}
@@ -133,13 +149,17 @@ func (l *link) write(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// receive handles a frame from the gateway.
-func (l *link) receive(f frame) {
+// stored records that a message is stored.
+func (l *link) stored(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open = slices.DeleteFunc(l.open, func(o frame) bool { return o.ID == id })
+}
+
+// draw shows a frame from the gateway on a drawn screen.
+func (l *link) draw(f frame) {
 	switch {
 	case f.Stored:
-		l.mu.Lock()
-		l.open = slices.DeleteFunc(l.open, func(o frame) bool { return o.ID == f.ID })
-		l.mu.Unlock()
 	case f.State != nil:
 		l.show(f.State)
 	case f.Request == wantFiles:
