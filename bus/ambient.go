@@ -72,8 +72,7 @@ func replace(tx *store.Tx, r Received, state string) (bool, error) {
 func (in *Inbox) Ambient(
 	q store.Queryer, at Address, before int64, now time.Time,
 ) ([]Received, error) {
-	return readInbox(q, "SELECT "+receivedColumns+` FROM inbox
-		WHERE account = $1 AND chat = $2 AND thread = $3 AND state = 'heard' AND id < $4
+	return readInbox(q, `account = $1 AND chat = $2 AND thread = $3 AND state = 'heard' AND id < $4
 			AND received_ms >= $5 ORDER BY id`,
 		at.Account, at.Chat, at.Thread, before, now.Add(-AmbientAge).UnixMilli())
 }

@@ -32,8 +32,7 @@ func ReadBacklog(q store.Queryer) (b Backlog, err error) {
 // WaitingSince returns up to [ReadLimit] messages that have been waiting since at or longer, in
 // order of arrival.
 func WaitingSince(q store.Queryer, at time.Time) ([]Received, error) {
-	return readInbox(q, "SELECT "+receivedColumns+" FROM inbox WHERE "+isWaiting+
-		" AND received_ms <= $1 ORDER BY id LIMIT 256", at.UnixMilli())
+	return readInbox(q, isWaiting+" AND received_ms <= $1 ORDER BY id LIMIT 256", at.UnixMilli())
 }
 
 // DeadByAccount returns, by account, the number of dead letters: deliveries that were given up

@@ -83,8 +83,7 @@ const ReadLimit = 256
 // Waiting returns up to [ReadLimit] waiting messages whose Seq is above after, in order. If nothing
 // else fails, its error holds a [store.RowError] for each message that can't be read.
 func (in *Inbox) Waiting(q store.Queryer, after int64) ([]Received, error) {
-	return readInbox(q, "SELECT "+receivedColumns+" FROM inbox WHERE "+isWaiting+
-		" AND id > $1 ORDER BY id LIMIT 256", after)
+	return readInbox(q, isWaiting+" AND id > $1 ORDER BY id LIMIT 256", after)
 }
 
 // Newest returns the Seq of the newest message, or 0 if there never was one.
@@ -95,8 +94,7 @@ func (in *Inbox) Newest(q store.Queryer) (seq int64, err error) {
 
 // ClaimedBy returns the messages that a turn has claimed, in order.
 func (in *Inbox) ClaimedBy(q store.Queryer, turn int64) ([]Received, error) {
-	return readInbox(q, "SELECT "+receivedColumns+" FROM inbox "+
-		"WHERE state = 'taken' AND turn = $1 ORDER BY id", turn)
+	return readInbox(q, "state = 'taken' AND turn = $1 ORDER BY id", turn)
 }
 
 // A TaskMessage is the unfinished task of a sub-agent.
@@ -109,7 +107,7 @@ type TaskMessage struct {
 func (in *Inbox) Tasks(q store.Queryer, parent Session) ([]TaskMessage, error) {
 	var list []TaskMessage
 	for _, state := range []string{"taken", "waiting"} { // each state has an index with few rows
-		found, err := readInbox(q, "SELECT "+receivedColumns+" FROM inbox WHERE state = '"+state+
+		found, err := readInbox(q, "state = '"+state+
 			"' AND origin = 'task' AND parent = $1 ORDER BY id", parent.String())
 		if err != nil {
 			return nil, err
@@ -123,8 +121,8 @@ func (in *Inbox) Tasks(q store.Queryer, parent Session) ([]TaskMessage, error) {
 
 // Outcomes returns the outcomes for the session parent that no turn has claimed yet, in order.
 func (in *Inbox) Outcomes(q store.Queryer, parent Session) (list []Received, err error) {
-	return readInbox(q, "SELECT "+receivedColumns+" FROM inbox WHERE state = 'waiting' "+
-		"AND origin = 'outcome' AND parent = $1 ORDER BY id", parent.String())
+	return readInbox(q, "state = 'waiting' AND origin = 'outcome' AND parent = $1 ORDER BY id",
+		parent.String())
 }
 
 // TaskID returns the ID of the message that carries a task of the session parent.
@@ -135,15 +133,12 @@ func OutcomeID(parent Session, id string) string {
 	return "outcome:" + parent.String() + ":" + id
 }
 
-const (
-	receivedColumns = "id, body, received_ms, crashes"
+// isWaiting finds the waiting messages in order. Waiting messages have no turn; the condition on
+// turn lets the index return them in order.
+const isWaiting = "state = 'waiting' AND turn = 0"
 
-	// isWaiting finds the waiting messages in order. Waiting messages have no turn; the condition
-	// on turn lets the index return them in order.
-	isWaiting = "state = 'waiting' AND turn = 0"
-)
-
-func readInbox(q store.Queryer, query string, args ...any) ([]Received, error) {
+// readInbox returns the messages for which an SQL condition holds.
+func readInbox(q store.Queryer, condition string, args ...any) ([]Received, error) {
 	return store.Collect(q, "bus: read inbox", func(scan store.Scan, r *Received) error {
 		var body []byte
 		var at int64
@@ -155,7 +150,7 @@ func readInbox(q store.Queryer, query string, args ...any) ([]Received, error) {
 		}
 		r.At = time.UnixMilli(at)
 		return nil
-	}, query, args...)
+	}, "SELECT id, body, received_ms, crashes FROM inbox WHERE "+condition, args...)
 }
 
 // SetAside gives a waiting message that can't be read the state "bad". Afterwards only commands for
@@ -238,8 +233,7 @@ func ChatsOf(q store.Queryer, person int64) ([]Address, error) {
 // returns them, except those that can't be read. The caller continues with [Inbox.Erase].
 func (in *Inbox) DropAll(tx *store.Tx, a Address, upTo int64) ([]Received, error) {
 	const which = "account = $1 AND chat = $2 AND id <= $3 AND state = 'waiting'"
-	list, err := readInbox(tx, "SELECT "+receivedColumns+" FROM inbox WHERE "+which+" ORDER BY id",
-		a.Account, a.Chat, upTo)
+	list, err := readInbox(tx, which+" ORDER BY id", a.Account, a.Chat, upTo)
 	if _, bad := store.RowErrors(err); err != nil && !bad {
 		return nil, err
 	}

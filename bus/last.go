@@ -8,13 +8,9 @@ import (
 
 // LastMessage returns the newest message that a person wrote to the agent in a conversation. It
 // returns false if the inbox no longer has one.
-func LastMessage(q store.Queryer, a Address) (Received, bool, error) { return last(q, a) }
-
-func last(q store.Queryer, a Address) (Received, bool, error) {
-	list, err := readInbox(q, "SELECT "+receivedColumns+` FROM inbox
-		WHERE account = $1 AND chat = $2 AND thread = $3 AND state <> 'heard'
-			AND origin = 'person'
-		ORDER BY id DESC LIMIT 1`, a.Account, a.Chat, a.Thread)
+func LastMessage(q store.Queryer, a Address) (Received, bool, error) {
+	list, err := readInbox(q, `account = $1 AND chat = $2 AND thread = $3 AND state <> 'heard'
+			AND origin = 'person' ORDER BY id DESC LIMIT 1`, a.Account, a.Chat, a.Thread)
 	if err != nil || len(list) == 0 {
 		return Received{}, false, err
 	}
@@ -24,8 +20,7 @@ func last(q store.Queryer, a Address) (Received, bool, error) {
 // FindMessage returns the message of a chat that has the given platform id, in any thread. It
 // returns false if the inbox does not have it.
 func FindMessage(q store.Queryer, a Address, id string) (InboundMessage, bool, error) {
-	list, err := readInbox(q, "SELECT "+receivedColumns+` FROM inbox
-		WHERE account = $1 AND chat = $2 AND message = $3`, a.Account, a.Chat, id)
+	list, err := readInbox(q, "account = $1 AND chat = $2 AND message = $3", a.Account, a.Chat, id)
 	if err != nil || len(list) == 0 {
 		return InboundMessage{}, false, err
 	}
@@ -35,8 +30,7 @@ func FindMessage(q store.Queryer, a Address, id string) (InboundMessage, bool, e
 // GroupTitle reports whether a chat is a group, and its title if so. It uses the newest message of
 // the chat that the inbox still has, in any thread.
 func GroupTitle(q store.Queryer, a Address) (group bool, title string, err error) {
-	list, err := readInbox(q, "SELECT "+receivedColumns+` FROM inbox
-		WHERE account = $1 AND chat = $2 AND origin = 'person'
+	list, err := readInbox(q, `account = $1 AND chat = $2 AND origin = 'person'
 		ORDER BY id DESC LIMIT 1`, a.Account, a.Chat)
 	if err != nil || len(list) == 0 {
 		return false, "", err
@@ -47,8 +41,7 @@ func GroupTitle(q store.Queryer, a Address) (group bool, title string, err error
 // DirectSender returns who has written the newest message of a direct chat, in any thread. It
 // returns the zero Sender if the inbox no longer has a message that can be read.
 func DirectSender(q store.Queryer, a Address) (Sender, error) {
-	list, err := readInbox(q, "SELECT "+receivedColumns+` FROM inbox
-		WHERE account = $1 AND chat = $2 AND origin = 'person' AND NOT shared
+	list, err := readInbox(q, `account = $1 AND chat = $2 AND origin = 'person' AND NOT shared
 		ORDER BY id DESC LIMIT 1`, a.Account, a.Chat)
 	if _, readable := store.RowErrors(err); !readable {
 		return Sender{}, err

@@ -127,23 +127,17 @@ func byAccount(q store.Queryer, condition string, args ...any) (map[string]int, 
 // closed.
 func (out *Outbox) C() <-chan struct{} { return out.wake }
 
-const (
-	deliveryColumns = "id, account, chat, thread, state, body, parts, ids, attempts, uncertain, " +
-		"crashes, tried_ms, error, key, created_ms, updated_ms"
-
-	isOpen = "state IN ('waiting', 'sending')"
-)
+const isOpen = "state IN ('waiting', 'sending')"
 
 // Open returns up to [ReadLimit] deliveries that are waiting or sending and whose id is above
 // after, in order.
 func (out *Outbox) Open(q store.Queryer, after int64) ([]Delivery, error) {
-	return queryOutbox(q, "SELECT "+deliveryColumns+" FROM outbox WHERE "+isOpen+
-		" AND id > $1 ORDER BY id LIMIT 256", after)
+	return readOutbox(q, isOpen+" AND id > $1 ORDER BY id LIMIT 256", after)
 }
 
 // First returns the oldest waiting or sending delivery to a conversation, or nil.
 func (out *Outbox) First(q store.Queryer, to Address) (*Delivery, error) {
-	return first(queryOutbox(q, "SELECT "+deliveryColumns+" FROM outbox WHERE "+isOpen+
+	return first(readOutbox(q, isOpen+
 		" AND account = $1 AND chat = $2 AND thread = $3 ORDER BY id LIMIT 1",
 		to.Account, to.Chat, to.Thread))
 }
@@ -156,7 +150,7 @@ const MaxFirsts = 32
 // which something is waiting or sending. It returns the oldest such delivery to each, and at most
 // [MaxFirsts].
 func (out *Outbox) NextConversations(q store.Queryer, after Address) ([]Delivery, error) {
-	return queryOutbox(q, "SELECT "+deliveryColumns+" FROM outbox WHERE id IN (SELECT min(id) "+
+	return readOutbox(q, "id IN (SELECT min(id) "+
 		"FROM outbox WHERE "+isOpen+" AND account = $1 AND (chat, thread) > ($2, $3) "+
 		"GROUP BY chat, thread ORDER BY chat, thread LIMIT 32) ORDER BY chat, thread",
 		after.Account, after.Chat, after.Thread)
@@ -172,8 +166,8 @@ func first(list []Delivery, err error) (*Delivery, error) {
 // LastSent returns the platform's ids of the newest sent message to the conversation of d that
 // precedes d.
 func (out *Outbox) LastSent(q store.Queryer, d *Delivery) (ids []string, err error) {
-	list, err := queryOutbox(q, "SELECT "+deliveryColumns+" FROM outbox WHERE state = 'sent' "+
-		"AND account = $1 AND chat = $2 AND thread = $3 AND id < $4 ORDER BY id DESC LIMIT 1",
+	list, err := readOutbox(q, "state = 'sent' AND account = $1 AND chat = $2 AND thread = $3 "+
+		"AND id < $4 ORDER BY id DESC LIMIT 1",
 		d.Message.To.Account, d.Message.To.Chat, d.Message.To.Thread, d.ID)
 	if _, ok := store.RowErrors(err); !ok {
 		return nil, err
@@ -216,37 +210,34 @@ func changed(tx *store.Tx, n int64) error {
 
 // List returns up to limit deliveries in the given state, newest first.
 func (out *Outbox) List(q store.Queryer, state DeliveryState, limit int) ([]Delivery, error) {
-	return queryOutbox(q, "SELECT "+deliveryColumns+" FROM outbox "+
-		"WHERE state = $1 ORDER BY id DESC LIMIT $2", string(state), limit)
+	return readOutbox(q, "state = $1 ORDER BY id DESC LIMIT $2", string(state), limit)
 }
 
 // FindDelivery returns the delivery with the given id, or nil.
 func FindDelivery(q store.Queryer, id int64) (*Delivery, error) {
-	list, err := queryOutbox(q, "SELECT "+deliveryColumns+" FROM outbox WHERE id = $1", id)
-	if err != nil || len(list) == 0 {
-		return nil, err
-	}
-	return &list[0], nil
+	return first(readOutbox(q, "id = $1", id))
 }
 
 // OpenLeaves returns the waiting and sending deliveries that make an account leave a group, in
 // order.
 func OpenLeaves(q store.Queryer, account string) ([]Delivery, error) {
-	list, err := queryOutbox(q, "SELECT "+deliveryColumns+" FROM outbox WHERE "+isOpen+
+	list, err := readOutbox(q, isOpen+
 		` AND account = $1 AND body LIKE '%"leave":%' ORDER BY id`, account)
 	return slices.DeleteFunc(list, func(d Delivery) bool { return d.Message.Leave == nil }), err
 }
 
-func queryOutbox(q store.Queryer, query string, args ...any) ([]Delivery, error) {
+// readOutbox returns the deliveries for which an SQL condition holds.
+func readOutbox(q store.Queryer, condition string, args ...any) ([]Delivery, error) {
 	return store.Collect(q, "bus: read outbox", func(scan store.Scan, d *Delivery) error {
 		if err := d.scan(scan); err != nil {
 			return &store.RowError{Table: "outbox", ID: d.ID, Err: err}
 		}
 		return nil
-	}, query, args...)
+	}, "SELECT id, account, chat, thread, state, body, parts, ids, attempts, uncertain, crashes, "+
+		"tried_ms, error, key, created_ms, updated_ms FROM outbox WHERE "+condition, args...)
 }
 
-// scan reads a row of deliveryColumns. If it fails, it still sets d.ID if it could read the id.
+// scan reads a row of readOutbox. If it fails, it still sets d.ID if it could read the id.
 func (d *Delivery) scan(scan store.Scan) error {
 	var body, parts, ids []byte
 	var to Address

@@ -64,7 +64,7 @@ func (s *sessionScopes) setSession(tx *store.Tx, m *InboundMessage) error {
 	case scope == PerPerson && !m.Group:
 		m.Origin.Conversation.Person = m.Person
 		if m.Origin.Kind == Hook { // it belongs to the person whose chat this is
-			newest, _, err := last(tx, m.From)
+			newest, _, err := LastMessage(tx, m.From)
 			if err != nil {
 				return err
 			}
@@ -83,7 +83,7 @@ func (s *sessionScopes) scopeOf(
 	defer s.mu.Unlock()
 	if !s.checked { // earlier processes may have had other scopes
 		for _, state := range openStates {
-			list, err := readInbox(tx, "SELECT "+receivedColumns+" FROM inbox WHERE state = '"+state+"'")
+			list, err := readInbox(tx, "state = '"+state+"'")
 			if _, bad := store.RowErrors(err); err != nil && !bad {
 				return "", false, err
 			}
@@ -104,7 +104,7 @@ var openStates = []string{"waiting", "taken"}
 func openBefore(tx *store.Tx, m *InboundMessage) (before InboundMessage, found bool, err error) {
 	newest := int64(0)
 	for _, state := range openStates {
-		list, err := readInbox(tx, "SELECT "+receivedColumns+" FROM inbox WHERE state = '"+state+
+		list, err := readInbox(tx, "state = '"+state+
 			"' AND account = $1 AND chat = $2 AND thread = $3 AND person IN ($4, $5)",
 			m.From.Account, m.From.Chat, m.From.Thread, m.Person, cmp.Or(m.Origin.Former, m.Person))
 		if _, bad := store.RowErrors(err); err != nil && !bad {

@@ -161,8 +161,7 @@ func (l *SentLog) entries() (list []sentEntry, err error) {
 // add adds the part of e to its delivery. It reports false if the delivery has ended, has the part
 // already, or is another one. The delivery then waits: the router ends it, or sends its next part.
 func (e *sentEntry) add(tx *store.Tx, now time.Time) (bool, error) {
-	d, err := first(queryOutbox(tx, "SELECT "+deliveryColumns+" FROM outbox WHERE id = $1 AND "+
-		isOpen, e.Delivery))
+	d, err := first(readOutbox(tx, "id = $1 AND "+isOpen, e.Delivery))
 	if _, bad := store.RowErrors(err); bad && err != nil {
 		return false, nil // the router sets the row aside
 	}

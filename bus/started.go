@@ -18,8 +18,7 @@ func (in *Inbox) MarkStarted(tx *store.Tx, list []Received) error {
 
 // Started returns the waiting messages on which an earlier process had begun to work.
 func (in *Inbox) Started(q store.Queryer) ([]Received, error) {
-	return readInbox(q, "SELECT "+receivedColumns+" FROM inbox "+
-		"WHERE state = 'waiting' AND handed = 1 ORDER BY id")
+	return readInbox(q, "state = 'waiting' AND handed = 1 ORDER BY id")
 }
 
 // UnmarkStarted undoes [Inbox.MarkStarted]. If crashed is true, it counts a crash for the message.
@@ -34,7 +33,6 @@ func (in *Inbox) UnmarkStarted(tx *store.Tx, seq int64, crashed bool) error {
 
 // Suspects returns the waiting messages that have a crash count of crashes or more.
 func (in *Inbox) Suspects(q store.Queryer, crashes int) ([]Received, error) {
-	list, err := readInbox(q, "SELECT "+receivedColumns+" FROM inbox "+
-		"WHERE state = 'waiting' AND crashes >= $1 ORDER BY id", crashes)
+	list, err := readInbox(q, "state = 'waiting' AND crashes >= $1 ORDER BY id", crashes)
 	return list, store.Wrap(err, "bus: suspects")
 }
