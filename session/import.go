@@ -163,14 +163,8 @@ func (w *importer) line(l Line) error {
 			return err
 		}
 	}
-	body, err := json.Marshal(l.Message)
-	if err != nil {
-		return err
-	}
-	var id int64
-	err = w.tx.QueryRow("INSERT INTO messages (session, turn, body, created_ms) "+
-		"VALUES ($1, $2, $3, $4) RETURNING id",
-		w.head.Key.String(), w.turnID, string(body), l.Time.UnixMilli()).Scan(&id)
+	entries, err := insert(w.tx, &Turn{ID: w.turnID, Session: w.head.Key}, l.Time,
+		[]llm.Message{l.Message})
 	if err != nil {
 		return err
 	}
@@ -178,9 +172,8 @@ func (w *importer) line(l Line) error {
 	if w.written++; w.written > w.head.Start {
 		return nil
 	}
-	w.start = id
-	w.archive = append(w.archive, Entry{ID: id, Turn: w.turnID, Time: l.Time, Size: len(body),
-		Message: l.Message})
+	w.start = entries[0].ID
+	w.archive = append(w.archive, entries...)
 	if len(w.archive) < importBatch {
 		return nil
 	}
