@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -80,39 +79,31 @@ func (People) Pending(q store.Queryer, now time.Time) ([]Pairing, error) {
 func (People) requestPairing(
 	tx *store.Tx, m bus.InboundMessage, now time.Time,
 ) (code string, tell bool, err error) {
-	fail := func(err error) (string, bool, error) {
-		return "", false, fmt.Errorf("gate: pair %s: %w", m.From, err)
-	}
+	defer func() { err = store.Wrap(err, "gate: pair %s", m.From) }()
 	_, err = tx.Exec("DELETE FROM pairings WHERE expires_ms <= $1", now.UnixMilli())
 	if err != nil {
-		return fail(err)
+		return "", false, err
 	}
 	var pending, own, denied int
 	err = tx.QueryRow(`SELECT count(*), count(CASE WHEN sender = $2 THEN 1 END),
 			(SELECT count(*) FROM denied WHERE account = $1 AND sender = $2)
 		FROM pairings WHERE account = $1`,
 		m.From.Account, m.Sender.ID).Scan(&pending, &own, &denied)
-	if err != nil {
-		return fail(err)
-	}
-	if own > 0 || denied > 0 {
-		return "", false, nil
+	if err != nil || own > 0 || denied > 0 {
+		return "", false, err
 	}
 	if pending >= maxPairings {
 		_, err = tx.Exec(`DELETE FROM pairings WHERE code = (SELECT code FROM pairings
 			WHERE account = $1 ORDER BY expires_ms, code LIMIT 1)`, m.From.Account)
 		if err != nil {
-			return fail(err)
+			return "", false, err
 		}
 	}
 	code = rand.Text()[:codeLength]
 	_, err = tx.Exec(`INSERT INTO pairings (code, account, sender, name, chat, expires_ms)
 		VALUES ($1, $2, $3, $4, $5, $6)`, code, m.From.Account, m.Sender.ID, m.Sender.Name,
 		m.From.Chat, now.Add(pairingTerm).UnixMilli())
-	if err != nil {
-		return fail(err)
-	}
-	return code, pending < maxTold, nil
+	return code, pending < maxTold, err
 }
 
 // Approve approves the stranger with the given code and returns the new person and their chat.
@@ -120,32 +111,24 @@ func (People) requestPairing(
 // reports [ErrNoPairing].
 func (p People) Approve(
 	tx *store.Tx, code string, owned bool, now time.Time,
-) (Person, bus.Address, error) {
-	fail := func(err error) (Person, bus.Address, error) {
-		return Person{}, bus.Address{}, fmt.Errorf("gate: approve: %w", err)
-	}
+) (person Person, _ bus.Address, err error) {
 	pairing, err := p.removePairing(tx, code, now)
-	if err != nil {
-		return fail(err)
-	}
-	person := Person{Role: bus.User, Account: pairing.Account, Sender: pairing.Sender,
+	person = Person{Role: bus.User, Account: pairing.Account, Sender: pairing.Sender,
 		Name: pairing.Name}
 	var owners int
-	err = tx.QueryRow("SELECT count(*) FROM people WHERE role = $1", string(bus.Owner)).Scan(&owners)
-	if err != nil {
-		return fail(err)
-	}
-	if owners == 0 && !owned {
-		person.Role = bus.Owner
+	if err == nil {
+		err = tx.QueryRow("SELECT count(*) FROM people WHERE role = $1", string(bus.Owner)).
+			Scan(&owners)
 	}
 	chat := "" // needed for owners only
-	if person.Role == bus.Owner {
-		chat = pairing.Chat
+	if owners == 0 && !owned {
+		person.Role, chat = bus.Owner, pairing.Chat
 	}
-	if err := p.add(tx, &person, chat, now); err != nil {
-		return fail(err)
+	if err == nil {
+		err = p.add(tx, &person, chat, now)
 	}
-	return person, bus.Address{Account: pairing.Account, Chat: pairing.Chat}, nil
+	return person, bus.Address{Account: pairing.Account, Chat: pairing.Chat},
+		store.Wrap(err, "gate: approve")
 }
 
 // removePairing removes the request with the given code and returns it.

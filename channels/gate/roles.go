@@ -70,38 +70,31 @@ func (People) Revoke(tx *store.Tx, id int64) error {
 // Link merges two entries of the same human: id gets all accounts of other and keeps its role, and
 // other is removed. What the gateway stores about other is then that of id: see [People.FormerIDs].
 // It reports [ErrNoPerson].
-func (p People) Link(tx *store.Tx, id, other int64) error {
-	fail := func(err error) error {
-		return fmt.Errorf("gate: link person %d to %d: %w", other, id, err)
-	}
+func (p People) Link(tx *store.Tx, id, other int64) (err error) {
+	defer func() { err = store.Wrap(err, "gate: link person %d to %d", other, id) }()
 	if id == other {
-		return fail(fmt.Errorf("%w: the numbers are the same", ErrNoPerson))
+		return fmt.Errorf("%w: the numbers are the same", ErrNoPerson)
 	}
 	var n int
-	err := tx.QueryRow("SELECT count(*) FROM people WHERE id IN ($1, $2)", id, other).Scan(&n)
-	if err != nil {
-		return fail(err)
-	}
-	if n != 2 {
-		return fail(ErrNoPerson)
+	err = tx.QueryRow("SELECT count(*) FROM people WHERE id IN ($1, $2)", id, other).Scan(&n)
+	if err == nil && n != 2 {
+		err = ErrNoPerson
 	}
 	var role bus.Role
-	err = tx.QueryRow("SELECT role FROM people WHERE id = $1", id).Scan(&role)
+	if err == nil {
+		err = tx.QueryRow("SELECT role FROM people WHERE id = $1", id).Scan(&role)
+	}
 	if err == nil {
 		err = dismiss(tx, other, role)
 	}
-	if err != nil {
-		return fail(err)
+	if err == nil {
+		_, err = tx.Exec("UPDATE identities SET person = $1, former = former || $3 WHERE person = $2",
+			id, other, fmt.Sprintf(" %d", other))
 	}
-	_, err = tx.Exec("UPDATE identities SET person = $1, former = former || $3 WHERE person = $2",
-		id, other, fmt.Sprintf(" %d", other))
-	if err != nil {
-		return fail(err)
+	if err == nil {
+		_, err = tx.Exec("DELETE FROM people WHERE id = $1", other)
 	}
-	if _, err := tx.Exec("DELETE FROM people WHERE id = $1", other); err != nil {
-		return fail(err)
-	}
-	return nil
+	return err
 }
 
 // Known reports whether a person has this number.
