@@ -106,7 +106,7 @@ func Refusal(text string) string {
 	return Clean(strings.TrimRight(text, "."), 200)
 }
 
-// Clip returns the first n runes of s.
+// Clip returns the first n runes of s. If there are more, the last one is "…".
 func Clip(s string, n int) string {
 	if r := []rune(s); len(r) > n {
 		return string(r[:n-1]) + "…"

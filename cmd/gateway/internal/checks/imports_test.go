@@ -140,7 +140,7 @@ var imports = map[string]string{
 	"cmd/gateway/internal/doctor": "store bus agent/persona agent/policy agent/suggest " +
 		"agent/tools/shell/sandbox " +
 		"channels/gate channels/whatsapp cmd/gateway/internal/config cmd/gateway/internal/ops",
-	"cmd/gateway/internal/importer": "agent/llm agent/schedule bus channels/gate memory " +
+	"cmd/gateway/internal/importer": "agent/llm agent/schedule bus channels channels/gate memory " +
 		"memory/document memory/version session store",
 	"cmd/gateway/internal/display": "",
 	"cmd/gateway/internal/app": "agent agent/activity agent/attachment agent/audit " +

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"gateway/channels"
 	"gateway/channels/terminal"
 	"gateway/cmd/gateway/internal/app"
 	"gateway/cmd/gateway/internal/config"
@@ -162,9 +163,7 @@ func find(ctx context.Context, cfg *config.Config) (net.Conn, error) {
 			return nil, fmt.Errorf("the gateway in %s takes no chats: its log has the reason, unless "+
 				"[channels.terminal] has \"enabled = false\"", cfg.Gateway.Home)
 		}
-		select {
-		case <-time.After(findRetry):
-		case <-ctx.Done():
+		if !channels.Sleep(ctx, findRetry) {
 			return nil, ctx.Err()
 		}
 	}

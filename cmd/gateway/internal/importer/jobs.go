@@ -14,6 +14,7 @@ import (
 
 	"gateway/agent/schedule"
 	"gateway/bus"
+	"gateway/channels"
 	"gateway/memory"
 	"gateway/store"
 )
@@ -154,12 +155,7 @@ func (m jobs) convert(o object) (j schedule.Job, paused bool, err error) {
 
 // oneLine shortens a text to the name of a job: one line of at most 64 runes.
 func oneLine(s string) string {
-	const most = 64
-	runes := []rune(strings.Join(strings.Fields(s), " "))
-	if len(runes) > most {
-		runes = append(runes[:most-1], '…')
-	}
-	return string(runes)
+	return channels.Clip(strings.Join(strings.Fields(s), " "), 64)
 }
 
 // when parses the schedule of a job. It skips jobs whose time has passed, and schedules that this
