@@ -2,6 +2,7 @@ package bus
 
 import (
 	"io"
+	"strings"
 	"time"
 )
 
@@ -131,6 +132,22 @@ const (
 	Audio     Kind = "audio"
 	Document  Kind = "document" // any other file
 )
+
+// KindOf returns the kind of the files of a MIME type.
+func KindOf(mimeType string) Kind {
+	class, _, _ := strings.Cut(mimeType, "/")
+	switch {
+	case mimeType == "image/gif":
+		return Animation
+	case class == "image":
+		return Photo
+	case class == "video":
+		return Video
+	case class == "audio":
+		return Audio
+	}
+	return Document
+}
 
 // An Attachment is a file that a message carries. Its Name is untrusted text.
 //

@@ -5,7 +5,6 @@ import (
 	"hash/fnv"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"gateway/bus"
@@ -143,11 +142,9 @@ func (c *content) files(m *message) []bus.Attachment {
 	var files []bus.Attachment
 	for i := range c.Attachments {
 		a := &c.Attachments[i]
-		kind, _, _ := strings.Cut(a.Type, ";")
 		files = append(files, bus.Attachment{
 			Kind: a.kind(c.Flags), Name: a.name(),
-			Type: channels.Clean(kind, channels.MaxName),
-			Size: a.Size, Seconds: int(a.Seconds + 0.5),
+			Type: channels.MIMEType(a.Type), Size: a.Size, Seconds: int(a.Seconds + 0.5),
 			Ref: fileRef{Channel: m.Channel, Message: m.ID, ID: a.ID, URL: a.URL}.String(),
 		})
 	}
@@ -157,18 +154,9 @@ func (c *content) files(m *message) []bus.Attachment {
 // kind returns the kind by the MIME type. flags are those of the message, which mark a voice
 // message.
 func (a *attachment) kind(flags int) bus.Kind {
-	major, minor, _ := strings.Cut(a.Type, "/")
-	switch {
-	case flags&voiceFlag != 0 && major == "audio":
+	kind := bus.KindOf(a.Type)
+	if flags&voiceFlag != 0 && kind == bus.Audio {
 		return bus.Voice
-	case major == "image" && minor == "gif":
-		return bus.Animation
-	case major == "image":
-		return bus.Photo
-	case major == "video":
-		return bus.Video
-	case major == "audio":
-		return bus.Audio
 	}
-	return bus.Document
+	return kind
 }

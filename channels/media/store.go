@@ -329,6 +329,9 @@ func (m *Store) Open(name string) (*os.File, error) {
 	return f, err
 }
 
+// photos are the types of pictures that all platforms show.
+var photos = []string{"image/jpeg", "image/png", "image/webp"}
+
 // Put stores a file for a chat and returns it as an attachment. The size is limited like that of a
 // fetched file. A stored name can't be guessed.
 func (m *Store) Put(to bus.Address, name string, r io.Reader) (bus.Attachment, error) {
@@ -348,15 +351,9 @@ func (m *Store) Put(to bus.Address, name string, r io.Reader) (bus.Attachment, e
 	if err != nil {
 		return a, fmt.Errorf("media: store file %s: %w", name, err)
 	}
-	switch class, kind, _ := strings.Cut(a.Type, "/"); {
-	case class == "image" && kind == "gif":
-		a.Kind = bus.Animation
-	case class == "image" && (kind == "jpeg" || kind == "png" || kind == "webp"):
-		a.Kind = bus.Photo
-	case class == "video":
-		a.Kind = bus.Video
-	case class == "audio":
-		a.Kind = bus.Audio
+	a.Kind = bus.KindOf(a.Type)
+	if a.Kind == bus.Photo && !slices.Contains(photos, a.Type) {
+		a.Kind = bus.Document
 	}
 	return a, nil
 }

@@ -104,15 +104,7 @@ func sendAs(f *bus.File) bus.Kind {
 	kind := f.Kind
 	// A sticker of another platform is a picture or a video.
 	if kind == "" || kind == bus.Sticker {
-		class, _, _ := strings.Cut(t, "/")
-		switch class {
-		case "image":
-			kind = bus.Photo
-		case "video":
-			kind = bus.Video
-		case "audio":
-			kind = bus.Audio
-		}
+		kind = bus.KindOf(t)
 	}
 	// As a photo a GIF would stand still.
 	if t == "image/gif" && kind != bus.Document {

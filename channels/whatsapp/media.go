@@ -49,8 +49,7 @@ type stored interface {
 
 // file returns the content of a message that is a file.
 func file(a bus.Attachment, media string, f stored, caption string) content {
-	// Only the first part is the type. A parameter such as "codecs=opus" follows.
-	a.Type, _, _ = strings.Cut(channels.Clean(f.GetMimetype(), 100), ";")
+	a.Type = channels.MIMEType(f.GetMimetype())
 	a.Size = int64(min(f.GetFileLength(), maxFile))
 	r, _ := json.Marshal(ref{ // bytes and strings can always be encoded
 		Media: media, Path: f.GetDirectPath(), Key: f.GetMediaKey(),
