@@ -95,10 +95,7 @@ func WhatsAppStore(cfg *config.Config, name string) string {
 // OpenMedia opens the media folder and creates it if necessary.
 func OpenMedia(cfg *config.Config) (*os.Root, error) {
 	dir := MediaFolder(cfg)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, NewHomeError(dir, err)
-	}
-	root, err := os.OpenRoot(dir)
+	root, err := OpenFolder(dir)
 	if err != nil {
 		return nil, NewHomeError(dir, err)
 	}

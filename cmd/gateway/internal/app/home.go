@@ -45,12 +45,10 @@ func openHome(ctx context.Context, cfg *config.Config) (*home, error) {
 }
 
 func openWorkspace(cfg *config.Config) (*os.Root, error) {
-	for _, dir := range []string{cfg.Gateway.Home, cfg.Gateway.Workspace} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, NewHomeError(dir, err)
-		}
+	if err := os.MkdirAll(cfg.Gateway.Home, 0o700); err != nil {
+		return nil, NewHomeError(cfg.Gateway.Home, err)
 	}
-	root, err := os.OpenRoot(cfg.Gateway.Workspace)
+	root, err := OpenFolder(cfg.Gateway.Workspace)
 	if err != nil {
 		return nil, NewHomeError(cfg.Gateway.Workspace, err)
 	}

@@ -66,14 +66,11 @@ func openKnowledge(
 	cfg *config.Config, db *store.DB, workspace *os.Root, log *slog.Logger,
 ) (*knowledge, error) {
 	m := &knowledge{db: db, pins: skills.Pins(PinsFile(cfg)), log: log}
-	if err := os.MkdirAll(MemoryFolder(cfg), 0o700); err != nil {
-		return nil, err
-	}
 	var err error
-	if m.shared, err = OpenShared(cfg, log); err != nil {
+	if m.scopes, err = OpenFolder(MemoryFolder(cfg)); err != nil {
 		return nil, err
 	}
-	if m.scopes, err = os.OpenRoot(MemoryFolder(cfg)); err != nil {
+	if m.shared, err = OpenShared(cfg, log); err != nil {
 		return nil, errors.Join(err, m.close())
 	}
 	// They must match this version of the gateway, so each start updates them.
@@ -309,6 +306,14 @@ func moveTo(from, to string) error {
 		}
 	}
 	return os.Rename(copied, to)
+}
+
+// OpenFolder opens a folder and creates it if necessary.
+func OpenFolder(dir string) (*os.Root, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	return os.OpenRoot(dir)
 }
 
 // OpenIfExists opens a folder. It returns nil if the folder does not exist.

@@ -117,7 +117,7 @@ func exportPerson(
 			return err
 		}
 		defer files.Close()
-		scopes, err := openFolder(app.MemoryFolder(r.cfg))
+		scopes, err := app.OpenFolder(app.MemoryFolder(r.cfg))
 		if err != nil {
 			return app.NewHomeError(r.cfg.Gateway.Home, err)
 		}

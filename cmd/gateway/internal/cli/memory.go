@@ -71,7 +71,7 @@ func withMemory(
 func withFolders(
 	cfg *config.Config, db *store.DB, fn func(*memory.Memory, *document.Documents) error,
 ) error {
-	scopes, err := openFolder(app.MemoryFolder(cfg))
+	scopes, err := app.OpenFolder(app.MemoryFolder(cfg))
 	if err != nil {
 		return app.NewHomeError(cfg.Gateway.Home, err)
 	}
@@ -94,14 +94,6 @@ func historyOf(
 		folder, name = filepath.Join(app.MemoryFolder(cfg), string(scope)), string(scope)
 	}
 	return folder, app.NewVersions(cfg, db, nil).Tree(name, folder, document.IsVersioned)
-}
-
-// openFolder opens a folder and creates it if necessary.
-func openFolder(dir string) (*os.Root, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	return os.OpenRoot(dir)
 }
 
 // scopeOf parses the scope in an argument.
