@@ -198,9 +198,8 @@ func (m *Model) setState(s *State) {
 	}
 	m.state, m.known = s, slices.Concat(s.Commands, ownCommands)
 	m.suggest()
-	// The rows are styled and broken already.
 	if old == nil {
-		m.queue = append(m.queue, panel{m.terminal, s, m.opts.Owned}.start()...)
+		m.add(panel{m.terminal, s, m.opts.Owned}.start())
 		return
 	}
 	for _, a := range s.Accounts {

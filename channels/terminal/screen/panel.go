@@ -15,22 +15,20 @@ type panel struct {
 
 // start returns the text at the beginning of a chat: what is running, who can reach it, and what to
 // do next.
-func (p panel) start() []string {
+func (p panel) start() string {
 	s := p.state
-	rows := []string{title.Render(s.Name) + " " + s.Version}
-	line := func(text string) { rows = append(rows, strings.Split(p.wrap(text), "\n")...) }
-	line("model: " + s.Model)
+	text := title.Render(s.Name) + " " + s.Version + "\n" + p.wrap("model: "+s.Model) + "\n"
 	for _, a := range s.Accounts {
-		line(describe(a))
+		text += p.wrap(describe(a)) + "\n"
 	}
-	line("home: " + s.Home)
+	text += p.wrap("home: "+s.Home) + "\n"
 	for _, who := range s.Strangers {
-		rows = append(rows, strings.Split(paint(warning, p.wrap("! "+waits(who))), "\n")...)
+		text += paint(warning, p.wrap("! "+waits(who))) + "\n"
 	}
-	for _, text := range p.next() {
-		rows = append(rows, strings.Split(paint(notice, p.wrap(text)), "\n")...)
+	for _, tip := range p.next() {
+		text += paint(notice, p.wrap(tip)) + "\n"
 	}
-	return append(rows, "")
+	return text
 }
 
 // describe says whether an account is connected, and as whom.
