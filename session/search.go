@@ -67,10 +67,5 @@ func Search(q store.Queryer, query, name string, limit int) ([]Found, error) {
 }
 
 func containsAll(text string, words []string) bool {
-	for _, w := range words {
-		if !strings.Contains(text, w) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text, w) })
 }

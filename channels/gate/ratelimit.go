@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -85,11 +86,9 @@ func (p *rateLimiter) bucket(id identity, every rate.Limit, burst int, now time.
 		p.buckets, p.pruneAt = make(map[identity]*bucket), maxBuckets
 	}
 	if len(p.buckets) >= p.pruneAt {
-		for id, w := range p.buckets {
-			if w.limiter.TokensAt(now) >= float64(w.limiter.Burst()) {
-				delete(p.buckets, id)
-			}
-		}
+		maps.DeleteFunc(p.buckets, func(_ identity, b *bucket) bool {
+			return b.limiter.TokensAt(now) >= float64(b.limiter.Burst())
+		})
 		p.pruneAt = max(maxBuckets, 2*len(p.buckets))
 	}
 	w := &bucket{limiter: rate.NewLimiter(every, burst)}

@@ -3,6 +3,7 @@ package router
 import (
 	"cmp"
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -276,11 +277,7 @@ func (a *account) bucket(chat string, now time.Time) *bucket {
 		return c
 	}
 	if len(a.chats) >= a.pruneAt {
-		for chat, c := range a.chats {
-			if c.isFull(now) {
-				delete(a.chats, chat)
-			}
-		}
+		maps.DeleteFunc(a.chats, func(_ string, c *bucket) bool { return c.isFull(now) })
 		a.pruneAt = max(maxBuckets, 2*len(a.chats)) // so that only few calls visit all buckets
 	}
 	c := new(bucket)

@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"gateway/bus"
@@ -216,11 +217,9 @@ func (r *Router) scanAll(q store.Queryer) error {
 func (r *Router) forgetKept(ctx context.Context, before time.Time) {
 	r.mu.Lock()
 	n := len(r.previews.kept)
-	for stream, m := range r.previews.kept {
-		if m.orphaned.Before(before) {
-			delete(r.previews.kept, stream)
-		}
-	}
+	maps.DeleteFunc(r.previews.kept, func(_ string, m messages) bool {
+		return m.orphaned.Before(before)
+	})
 	n -= len(r.previews.kept)
 	r.mu.Unlock()
 	if n == 0 {

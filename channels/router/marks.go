@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -108,11 +109,9 @@ func (s *marks) admitted(m *bus.InboundMessage, now time.Time) {
 		return
 	}
 	if len(s.all) >= maxMarked { // some were never answered
-		for key, m := range s.all {
-			if now.Sub(m.at) > longestMark && !m.queued && !m.early {
-				delete(s.all, key)
-			}
-		}
+		maps.DeleteFunc(s.all, func(_ string, k *mark) bool {
+			return now.Sub(k.at) > longestMark && !k.queued && !k.early
+		})
 	}
 	if len(s.all) >= maxMarked {
 		return
@@ -274,11 +273,7 @@ func (s *marks) completed(c *markCall, err error, now time.Time) {
 		if limit.Account {
 			chat = ""
 		}
-		for chat, until := range s.until {
-			if !until.After(now) {
-				delete(s.until, chat)
-			}
-		}
+		maps.DeleteFunc(s.until, func(_ string, until time.Time) bool { return !until.After(now) })
 		s.until[chat] = now.Add(max(limit.After, time.Millisecond))
 		c.mark.read = c.mark.read || c.read
 		if c.emoji != "" { // an earlier failed call may have set it

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"slices"
 	"strings"
 )
 
@@ -73,12 +74,8 @@ func (s *Server) local(h http.Handler) http.Handler {
 
 // isForwarded reports whether a proxy forwarded r.
 func isForwarded(r *http.Request) bool {
-	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip"} {
-		if r.Header.Get(name) != "" {
-			return true
-		}
-	}
-	return false
+	names := []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip"}
+	return slices.ContainsFunc(names, func(name string) bool { return r.Header.Get(name) != "" })
 }
 
 // private serves only callers that have the operator's token.
