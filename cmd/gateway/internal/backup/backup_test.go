@@ -347,6 +347,7 @@ func TestForce(t *testing.T) {
 	to.note("mine")
 	to.write("workspace/mine.txt", "mine")
 	to.write("gateway.db-wal", "another's log")
+	to.write("gateway.db-sent", "another's log")
 	to.write("config.toml", "stays")
 	archive := from.backup()
 	before := to.files()
@@ -366,7 +367,8 @@ func TestForce(t *testing.T) {
 	if len(done.Aside) != 1 {
 		t.Fatalf("moved aside to %v, want one folder", done.Aside)
 	}
-	for _, name := range []string{"gateway.db", "gateway.db-wal", "workspace/mine.txt"} {
+	for _, name := range []string{"gateway.db", "gateway.db-wal", "gateway.db-sent",
+		"workspace/mine.txt"} {
 		if _, err := os.Stat(filepath.Join(done.Aside[0], name)); err != nil {
 			t.Errorf("%s is not aside: %v", name, err)
 		}

@@ -177,10 +177,13 @@ type part struct {
 }
 
 // files returns the paths that belong to the part. Those of a database include the files that
-// SQLite keeps beside it: SQLite would apply a log of another database to this one.
+// SQLite keeps beside it, because SQLite would apply a log of another database to this one. They
+// also include the log of sent messages, because the next start empties it.
 func (p *part) files() []string {
 	if p.Kind == Database {
-		return []string{p.Path, p.Path + "-wal", p.Path + "-shm", p.Path + "-journal"}
+		return []string{
+			p.Path, p.Path + "-wal", p.Path + "-shm", p.Path + "-journal", p.Path + "-sent",
+		}
 	}
 	return []string{p.Path}
 }
