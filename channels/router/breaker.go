@@ -119,13 +119,16 @@ func (s *suspects) admit(c *conversation, d *bus.Delivery, now time.Time) time.D
 	return 0
 }
 
-// release records that c is not attempting a delivery any more. It reports whether the others need
-// not wait any more.
+// release records that c is not attempting a delivery any more. It reports whether that ends the
+// wait of the others. It reports that once, because each report wakes c, too.
 func (s *suspects) release(c *conversation) bool {
 	if s.trying != c {
 		return false
 	}
 	s.trying = nil
-	s.untried = max(s.untried-1, 0)
+	if s.untried == 0 {
+		return false
+	}
+	s.untried--
 	return s.untried == 0
 }

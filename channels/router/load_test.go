@@ -11,6 +11,7 @@ import (
 
 	"gateway/bus"
 	"gateway/channels"
+	"gateway/channels/router"
 	"gateway/store"
 )
 
@@ -252,6 +253,44 @@ func TestSuspectFirst(t *testing.T) {
 			t.Errorf("the suspect is %s with %d crashes", d.State, d.Crashes)
 		}
 		synctest.Wait()
+	})
+}
+
+// A counting is a platform that counts how often a router asks for its limits: before each attempt
+// at a message, and each time that a message has to wait.
+type counting struct {
+	*platform
+	asked *atomic.Int64
+}
+
+func (c counting) Limits(to bus.Address) channels.Limits {
+	if c.asked.Add(1) > 1000 {
+		time.Sleep(time.Second) // ends a loop that takes no time
+	}
+	return c.platform.Limits(to)
+}
+
+// While a message that has crashed two processes waits for a rate limit, its worker sleeps. The
+// platform sets the limit when it gets another such message.
+func TestSuspectSleeps(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.store(bus.OutboundMessage{To: chatA, Text: "one"},
+			bus.OutboundMessage{To: thread("b", ""), Text: "two"})
+		w.exec("UPDATE outbox SET state = 'sending', crashes = 1")
+		w.fail = func(context.Context, call) error {
+			if len(w.asked("send")) == 1 {
+				return &channels.RateError{After: time.Minute, Account: true}
+			}
+			return nil
+		}
+		p := counting{w.platform, new(atomic.Int64)}
+		w.start(func(a *router.Account) { a.Channel = p })
+		w.sleep(2 * time.Minute)
+		w.wantRead(chatA, "one")
+		w.wantRead(thread("b", ""), "two")
+		if n := p.asked.Load(); n > 100 {
+			t.Errorf("the worker has looked at the message %d times, want few", n)
+		}
 	})
 }
 
