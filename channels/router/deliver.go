@@ -198,7 +198,7 @@ func (s *sender) try(
 		}
 	}
 	n := len(d.IDs)
-	if n == len(s.parts) { // all parts are sent, but that is not stored yet
+	if n >= len(s.parts) { // all parts are sent, but that is not stored yet
 		return s.finish(ctx, d, start)
 	}
 	if !s.sending {

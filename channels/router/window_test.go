@@ -182,3 +182,30 @@ func TestPartsAreNoted(t *testing.T) {
 		}
 	})
 }
+
+// The parts that an earlier process has sent may be more than the platform needs now, because a
+// later version or setting makes a text the caption of a file. The message is sent then.
+func TestSentInMoreParts(t *testing.T) {
+	inWorld(t, func(w *world) {
+		limits := small
+		limits.File = 100
+		w.SetLimits(limits)
+		w.openSentLog()
+		id := w.store(bus.OutboundMessage{To: chatA, Text: "hello",
+			Attachments: []bus.Attachment{{Kind: bus.Document, Name: "a.txt", Size: 1}}})
+		d := w.delivery(id)
+		for _, part := range []string{"text", "file"} {
+			if _, err := w.sentLog.Record(&d, part); err != nil {
+				w.t.Fatal(err)
+			}
+			d.IDs = append(d.IDs, part)
+		}
+		w.openSentLog() // as the next process does
+		limits.Caption = 10
+		w.SetLimits(limits)
+		w.start()
+		w.sleep(time.Minute)
+		w.wantState(id, bus.Sent)
+		w.wantCalls([]string{"send"})
+	})
+}
