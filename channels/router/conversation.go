@@ -211,13 +211,15 @@ func (c *conversation) done(d *bus.Delivery) {
 	}
 }
 
-// yield gives up the slot of c, which has waited for long, if a conversation without a worker needs
-// it. It reports whether c is no longer the conversation's worker.
+// yield ends c, which has waited for long, if a conversation without a worker needs one. It reports
+// whether c is no longer the conversation's worker. c stays if the table may lack the progress of
+// its delivery, because the next worker reads the table.
 func (c *conversation) yield() bool {
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
 	if !c.a.backlog.pending || c.a.loaded <= maxLoaded-yieldAtOnce || c.first == nil ||
-		c.sender.sending || len(c.updates) > 0 || c.display.preview.active() || c.a.isUnreachable() {
+		c.sender.sending || c.first.State != bus.Waiting || len(c.updates) > 0 ||
+		c.display.preview.active() || c.a.isUnreachable() {
 		return false
 	}
 	if s := c.first.Message.Stream; s != "" && c.sender.current == c.first {

@@ -119,6 +119,32 @@ func TestRoomIsGivenUp(t *testing.T) {
 	})
 }
 
+// A conversation keeps its worker as long as the table does not have the id of a sent message.
+// Another worker would send the message again.
+func TestUnsavedKeepsWorker(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.fail = func(_ context.Context, c call) error {
+			if c.to != chatA && len(w.asked("send")) == 2 {
+				return &channels.RateError{After: 10 * time.Minute, Account: true}
+			}
+			return nil
+		}
+		w.exec(`CREATE TRIGGER broken BEFORE UPDATE ON outbox WHEN NEW.state = 'sent'
+			BEGIN SELECT RAISE(ABORT, 'written'); END`)
+		w.start()
+		w.put(chatA, "hello")
+		var list []bus.OutboundMessage
+		for i := range 3000 {
+			list = append(list, bus.OutboundMessage{To: thread(fmt.Sprint("b", i), ""), Text: "limited"})
+		}
+		w.store(list...)
+		w.sleep(30 * time.Second)
+		w.exec("DROP TRIGGER broken")
+		w.sleep(time.Hour)
+		w.wantRead(chatA, "hello")
+	})
+}
+
 // A message that fails keeps its waits, even if its conversation loses its worker meanwhile, and
 // if there was an outage earlier.
 func TestBackoffInACrowd(t *testing.T) {
