@@ -302,6 +302,7 @@ func (tr *trial) recorded() map[int64]bool {
 		var entry struct {
 			Delivery int64 `json:"delivery"`
 		}
+		line = bytes.TrimLeft(line, "\x00") // the kill came before a line that precedes this one
 		if err := json.Unmarshal(line, &entry); err != nil {
 			tr.t.Fatal(err)
 		}
