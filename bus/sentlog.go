@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"sync"
@@ -53,13 +54,19 @@ type sentEntry struct {
 	ID       string `json:"id"` // platform's id of the message
 }
 
-// OpenSentLog opens the log at path, and creates it if it is missing. Only its owner can read it.
-// It adds to the outbox in db what an earlier process has recorded in the log only, and empties the
-// log. It returns the number of these parts. No router may run yet.
+// OpenSentLog opens the log at path, which only its owner can read. It creates the log if it is
+// missing, or if this user can't open it. It adds to the outbox in db what an earlier process has
+// recorded in the log only, and empties the log. It returns the number of these parts. No router
+// may run yet.
 func OpenSentLog(
 	ctx context.Context, path string, db *store.DB, now time.Time,
 ) (l *SentLog, recovered int, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, fs.ErrPermission) { // root has run the gateway of another user, and owns the log
+		if err = os.Remove(path); err == nil {
+			f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		}
+	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("bus: log of sent messages: %w", err)
 	}
