@@ -37,7 +37,8 @@ type SentLog struct {
 }
 
 // Size of a SentLog: the length of a line in bytes, and the number of lines. There are as many as
-// the router has workers for an account.
+// the router has workers for an account. All accounts share them. If no line is free, the router
+// waits for the outbox instead.
 const (
 	sentLine  = 256
 	sentLines = 1024

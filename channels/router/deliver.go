@@ -43,7 +43,7 @@ type sender struct {
 	planned        bool          // parts is set
 	sending        bool          // the table has the state "sending" and all progress
 	crashed        bool          // an earlier process crashed during an attempt
-	slot           *slot         // slot of a part that was sent but not recorded yet; or nil
+	slot           *slot         // slot of a part that was sent, and that the table lacks; or nil
 	parts          []part
 	searched       *Secrets // for which parts were searched; nil: some were stored earlier
 	shown          messages // the messages of its preview
@@ -164,7 +164,7 @@ func (s *sender) admit(d *bus.Delivery, now time.Time) time.Duration {
 
 // release ends what admit has begun.
 func (s *sender) release() {
-	s.leave() // an unrecorded part waits and delays nobody
+	s.leave() // a part that could not be saved must not delay other conversations
 	s.a.release(s.c)
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()

@@ -51,7 +51,7 @@ type display struct {
 type messages struct {
 	ids    []string // platform's ids
 	texts  []string // their texts; "" if an earlier process wrote it
-	usable int      // how many of them the answer can use
+	usable int      // how many of them the answer can replace, from the first one
 	lost   string   // key of one more message that may exist but whose id is unknown; or ""
 
 	orphaned time.Time // since when no worker uses them; zero while one does

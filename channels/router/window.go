@@ -28,7 +28,7 @@ type window struct {
 	log *bus.SentLog // or nil
 
 	mu      sync.Mutex
-	used    int // calls that are not slow, and answers that are not recorded
+	used    int // calls that are not slow, and answers that neither the log nor the table has
 	waiting []*slot
 }
 
@@ -65,7 +65,7 @@ func (w *window) enter(ctx context.Context) (*slot, error) {
 	return p, nil
 }
 
-// admit admits waiting passes as long as there is room. w.mu is held.
+// admit admits waiting slots as long as there is room. w.mu is held.
 func (w *window) admit() {
 	for len(w.waiting) > 0 && w.used < maxUnnoted {
 		p := w.waiting[0]
@@ -125,7 +125,8 @@ func (p *slot) record(d *bus.Delivery, id string) {
 	}
 }
 
-// saved records that the table has the outcome of the call. Otherwise the sent log keeps its entry.
+// saved records that the table has the outcome of the call. Without saved, the entry stays in the
+// sent log, for the next process.
 func (p *slot) saved() {
 	if p.entry != nil {
 		p.entry()
