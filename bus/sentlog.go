@@ -25,9 +25,10 @@ import (
 // some microseconds, because it is a write to a file that waits for neither. A kill can't undo the
 // write. A power loss can, as it can undo a transaction of [store.DB.TxSoon].
 //
-// Each entry has a line of the file. The line is used again once the outbox has the entry. What
-// remains in a line does no harm, because OpenSentLog compares it with the outbox. The methods of
-// SentLog are safe for concurrent use.
+// Each entry has a line of the file. The line is used again once the outbox has the entry. An entry
+// stays true for ever, because a platform does not take back an accepted message. So what remains
+// in a line does no harm: OpenSentLog compares it with the outbox. The methods of SentLog are safe
+// for concurrent use.
 type SentLog struct {
 	file *os.File
 

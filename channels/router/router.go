@@ -160,7 +160,7 @@ func New(opts Options) *Router {
 	r.secrets.Store(new(Secrets))
 	for _, a := range opts.Accounts {
 		r.accounts[a.Name] = newAccount(a, r.now())
-		r.accounts[a.Name].window.log = opts.SentLog
+		r.accounts[a.Name].window.sentLog = opts.SentLog
 	}
 	return r
 }

@@ -25,7 +25,7 @@ const lateTimer = 10 * time.Millisecond
 // A window limits an account's messages that are under way or not yet recorded as sent. The zero
 // value is ready for use. Its methods are safe for concurrent use.
 type window struct {
-	log *bus.SentLog // or nil
+	sentLog *bus.SentLog // or nil
 
 	mu      sync.Mutex
 	used    int // calls that are not slow, and answers that neither the log nor the table has
@@ -34,9 +34,9 @@ type window struct {
 
 // A slot is the right to send one message.
 type slot struct {
-	w     *window
-	turn  chan struct{} // closed when the slot may be used
-	entry func()        // ends the entry in the sent log; nil if there is none
+	w        *window
+	turn     chan struct{} // closed when the slot may be used
+	endEntry func()        // ends the entry in the sent log; nil if there is none
 
 	// Guarded by w.mu:
 	timer    *time.Timer
@@ -115,12 +115,12 @@ func (p *slot) answer() {
 // id, and makes room for another call. Without a log, or if it is full, there is room only when the
 // table has the id.
 func (p *slot) record(d *bus.Delivery, id string) {
-	if p.w.log == nil {
+	if p.w.sentLog == nil {
 		return
 	}
-	entry, err := p.w.log.Record(d, id)
+	end, err := p.w.sentLog.Record(d, id)
 	if err == nil {
-		p.entry = entry
+		p.endEntry = end
 		p.leave()
 	}
 }
@@ -128,9 +128,9 @@ func (p *slot) record(d *bus.Delivery, id string) {
 // saved records that the table has the outcome of the call. Without saved, the entry stays in the
 // sent log, for the next process.
 func (p *slot) saved() {
-	if p.entry != nil {
-		p.entry()
-		p.entry = nil
+	if p.endEntry != nil {
+		p.endEntry()
+		p.endEntry = nil
 	}
 }
 
