@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -311,20 +312,25 @@ func TestWritersBeside(t *testing.T) {
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan int)
+	ended := make(chan error, 1)
+	var written atomic.Int64
 	go func() {
-		n := 0
-		for ctx.Err() == nil && db.Tx(t.Context(), func(tx *store.Tx) error { // both rows or none
-			return errors.Join(add("a")(tx), add("b")(tx))
-		}) == nil {
-			n++
+		var err error
+		for err == nil && ctx.Err() == nil {
+			err = db.Tx(t.Context(), func(tx *store.Tx) error { // both rows or none
+				return errors.Join(add("a")(tx), add("b")(tx))
+			})
+			written.Add(1)
 		}
-		ended <- n
+		ended <- err
 	}()
-	archive := h.backup()
+	var archive []byte
+	for n := written.Load(); n == written.Load(); { // on a busy machine nobody may write meanwhile
+		archive = h.backup()
+	}
 	cancel()
-	if n := <-ended; n == 0 {
-		t.Error("nobody wrote beside the backup")
+	if err := <-ended; err != nil {
+		t.Fatal(err)
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
