@@ -222,7 +222,10 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request) {
 	if req.images() > 0 && s.blindness().before(s, w, r) {
 		return
 	}
-	reply := s.answer(req)
+	reply, ok := s.reply(req)
+	if !ok {
+		return
+	}
 	if injected {
 		reply.Fault = fault
 	} else if reply.Fault.before(s, w, r) {
@@ -230,6 +233,21 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request) {
 	}
 	st := &streamer{server: s, w: w, reply: &reply}
 	st.run(r.Context(), req)
+}
+
+// reply returns the answer to req. It returns false if the server is closed first, because closing
+// it waits for all handlers: a test that fails may never allow the answer.
+func (s *Server) reply(req Request) (r Reply, ok bool) {
+	replies := make(chan Reply, 1)
+	go func() {
+		defer close(replies)
+		replies <- s.answer(req)
+	}()
+	select {
+	case r, ok = <-replies:
+	case <-s.closed:
+	}
+	return r, ok
 }
 
 // record stores req and returns its fault, if any.

@@ -101,6 +101,27 @@ func TestStrict(t *testing.T) {
 	}
 }
 
+// Close does not wait for an answer that a failed test never allows.
+func TestCloseEndsAnswer(t *testing.T) {
+	asked, release := make(chan struct{}), make(chan struct{})
+	defer close(release)
+	s := Start(func(Request) Reply {
+		close(asked)
+		<-release
+		return Reply{}
+	})
+	go func() {
+		resp, err := http.Post(s.URL+"/chat/completions", "application/json", strings.NewReader(
+			`{"model":"m","stream":true,"stream_options":{"include_usage":true},`+
+				`"messages":[{"role":"user","content":"x"}]}`))
+		if err == nil {
+			_ = resp.Body.Close() // the answer does not matter
+		}
+	}()
+	<-asked
+	s.Close()
+}
+
 func TestModels(t *testing.T) {
 	srv := Start(nil)
 	defer srv.Close()
