@@ -33,7 +33,7 @@ func classify(err error) error {
 			channels.ErrRefused)
 	case errors.Is(err, whatsmeow.ErrNotConnected), errors.Is(err, whatsmeow.ErrNotLoggedIn):
 		return errOffline
-	case errors.Is(err, whatsmeow.ErrMessageTimedOut), errors.Is(err, whatsmeow.ErrIQTimedOut):
+	case errors.Is(err, errLate), errors.Is(err, whatsmeow.ErrIQTimedOut):
 		return errLate
 	}
 	if strings.Contains(err.Error(), "no LID found") { // the library has no variable for this error

@@ -109,6 +109,7 @@ func (c *Channel) MarkRead(ctx context.Context, to bus.Address, ids []string) er
 			bySender[sender] = append(bySender[sender], bareID)
 		}
 		return s.working.do(ctx, func() error {
+			ctx := context.WithoutCancel(ctx) // see sender.post: it must not end within a frame
 			for _, sender := range senders {
 				err := s.client.MarkRead(ctx, bySender[sender], time.Now(), chat, sender)
 				if err != nil {
@@ -128,8 +129,9 @@ func (c *Channel) Type(ctx context.Context, to bus.Address) error {
 			return nil // nobody else could see it
 		}
 		return s.working.do(ctx, func() error {
-			return classify(s.client.SendChatPresence(ctx, chat, types.ChatPresenceComposing,
-				types.ChatPresenceMediaText))
+			// See sender.post: the context must not end within a frame.
+			return classify(s.client.SendChatPresence(context.WithoutCancel(ctx), chat,
+				types.ChatPresenceComposing, types.ChatPresenceMediaText))
 		})
 	})
 }
@@ -237,12 +239,7 @@ func (s *sender) send(
 			return ctx.Err()
 		}
 		defer func() { <-s.turn }()
-		err := s.lock.Send(ctx, func(ctx context.Context) error {
-			_, err := s.client.SendMessage(ctx, to, m,
-				whatsmeow.SendRequestExtra{ID: id, Timeout: wait})
-			return err
-		})
-		if err != nil {
+		if err := s.post(ctx, to, id, m, wait); err != nil {
 			return classify(err)
 		}
 		return s.encrypted(ctx, to)

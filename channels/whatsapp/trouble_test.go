@@ -296,6 +296,32 @@ func TestMarkSwallowed(t *testing.T) {
 	w.send("the next")
 }
 
+// TestAnswerAtLimit checks that an answer may arrive at the moment when the wait for it ends. The
+// client would send it on a closed channel, and the process would end.
+func TestAnswerAtLimit(t *testing.T) {
+	t.Parallel()
+	const wait = 3 * time.Millisecond
+	w := startWith(t, whatsapp.Options{MarkWait: wait})
+	w.run()
+	id := w.say("hello")
+	w.receive(1)
+	w.send("warm up")
+	late := 0
+	for i := range 200 {
+		w.server.DelayAcks(wait - time.Duration(i%15)*200*time.Microsecond)
+		err := w.ch.React(t.Context(), w.adas(), id, "👀")
+		if err != nil && !strings.Contains(err.Error(), "did not answer in time") {
+			t.Fatalf("React = %v", err)
+		}
+		if err != nil {
+			late++
+		}
+	}
+	t.Logf("%d of 200 answers came too late", late)
+	w.server.DelayAcks(0)
+	w.send("the next")
+}
+
 // TestSlowAcks checks that a Send whose context ends returns, even if another Send still waits.
 func TestSlowAcks(t *testing.T) {
 	t.Parallel()

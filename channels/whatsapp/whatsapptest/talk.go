@@ -129,7 +129,7 @@ func (p *Person) send(
 	ctx context.Context, chat string, m *waE2E.Message, id string,
 ) (string, error) {
 	var r whatsmeow.SendResponse
-	err := p.sessionLock.Send(ctx, func(ctx context.Context) (err error) {
+	err := p.sessionLock.Send(ctx, nil, func(ctx context.Context) (err error) {
 		r, err = p.client.SendMessage(ctx, p.to(chat), m,
 			whatsmeow.SendRequestExtra{ID: id, Timeout: 3 * time.Minute})
 		return err

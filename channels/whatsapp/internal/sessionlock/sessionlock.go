@@ -41,7 +41,9 @@ func Attach(d *store.Device) *Lock {
 
 // A step is one use of sessions: the sending or receiving of a message.
 type step struct {
-	g    *Lock
+	g         *Lock
+	encrypted func() // called when the message to send is encrypted, or nil
+
 	mu   sync.Mutex
 	held bool
 	over bool // it has held the lock
@@ -84,9 +86,11 @@ func (st *step) release() {
 }
 
 // Send calls f, which must send one message with the given context. Others wait while the message
-// is encrypted, but not while f waits for the server.
-func (g *Lock) Send(ctx context.Context, f func(context.Context) error) error {
-	st := &step{g: g}
+// is encrypted, but not while f waits for the server. Between the two it calls encrypted.
+func (g *Lock) Send(
+	ctx context.Context, encrypted func(), f func(context.Context) error,
+) error {
+	st := &step{g: g, encrypted: encrypted}
 	defer st.release()
 	return f(context.WithValue(ctx, stepKey{}, st))
 }
@@ -157,6 +161,9 @@ func (s *sessions) GetManySessions(
 func (s *sessions) PutManySessions(ctx context.Context, all map[string][]byte) error {
 	if st := stepOf(ctx); st != nil {
 		defer st.release()
+		if st.encrypted != nil {
+			defer st.encrypted()
+		}
 	}
 	return s.SessionStore.PutManySessions(ctx, all)
 }

@@ -3,6 +3,7 @@ package sessionlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"testing"
@@ -69,13 +70,17 @@ func receive(ctx context.Context, d *store.Device) error {
 }
 
 func send(ctx context.Context, d *store.Device, g *Lock) error {
-	return g.Send(ctx, func(ctx context.Context) error {
+	encrypted := 0
+	return g.Send(ctx, func() { encrypted++ }, func(ctx context.Context) error {
 		all, err := d.Sessions.GetManySessions(ctx, []string{"ada"})
 		if err != nil {
 			return err
 		}
 		all["ada"] = next(all["ada"])
 		err = d.Sessions.PutManySessions(ctx, all)
+		if encrypted != 1 {
+			err = fmt.Errorf("told %d times that the message is encrypted, want once", encrypted)
+		}
 		time.Sleep(10 * time.Second) // until the server answers, for which nobody else waits
 		return err
 	})
@@ -134,7 +139,7 @@ func TestStepsThatFail(t *testing.T) {
 		if err := receive(t.Context(), d); err != nil { // succeeds after a while
 			t.Error(err)
 		}
-		err := g.Send(t.Context(), func(ctx context.Context) error {
+		err := g.Send(t.Context(), nil, func(ctx context.Context) error {
 			_, err := d.Sessions.GetManySessions(ctx, []string{"ada"})
 			return errors.Join(err, broken)
 		})
