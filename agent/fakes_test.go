@@ -12,9 +12,9 @@ import (
 	"gateway/agent/background"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
-	"gateway/agent/prompt"
 	"gateway/bus"
 	"gateway/store"
+	"gateway/store/plaintext"
 )
 
 // checked is a model that checks each request against the rules of the strictest provider.
@@ -88,7 +88,7 @@ func (c *notesModel) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Ev
 			c.t.Errorf("asked for notes of %q: %v", line, err)
 		}
 		if said.Who == "user" {
-			notes += "- " + said.Day + ": " + prompt.Clip(said.Text, 200) + "\n" // notes have a size limit
+			notes += "- " + said.Day + ": " + plaintext.Cut(said.Text, 200) + "\n" // notes have a size limit
 		}
 	}
 	return func(yield func(llm.Event, error) bool) {

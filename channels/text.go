@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"gateway/bus"
+	"gateway/store/plaintext"
 )
 
 // MaxName is the maximum length, in runes, of the name of a person, a chat or a file.
@@ -94,7 +95,7 @@ func WithoutMention(text string, start, end int) string {
 // SenderName returns the name of a sender, for people.
 func SenderName(s bus.Sender) string {
 	name := strings.Join(strings.Fields(s.Name), " ")
-	return cmp.Or(Clip(name, 64), "Somebody without a name")
+	return cmp.Or(plaintext.Shorten(name, 64), "Somebody without a name")
 }
 
 // Refusal returns the reason in text, the text of an error, for people. If the error wraps
@@ -104,14 +105,6 @@ func Refusal(text string) string {
 		text = reason
 	}
 	return Clean(strings.TrimRight(text, "."), 200)
-}
-
-// Clip returns the first n runes of s. If there are more, the last one is "…".
-func Clip(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return string(r[:n-1]) + "…"
-	}
-	return s
 }
 
 // PanicText describes a panic for the log. If the value is not an error of Go's runtime, it returns

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 
 	"gateway/agent/llm"
-	"gateway/agent/prompt"
 	"gateway/session"
 	"gateway/store/plainjson"
+	"gateway/store/plaintext"
 )
 
 // maxPart is the maximum number of messages in a part, unless a single turn has more.
@@ -89,7 +89,7 @@ func notesRequest(entries []session.Entry, zone *time.Location, size int) llm.Re
 		text = render(entries, zone, cut.text, cut.result)
 	}
 	if len(text) > size { // keep whole lines of the beginning and the end
-		head, end := prompt.Clip(text, size/2), tail(text, size/2)
+		head, end := plaintext.Cut(text, size/2), tail(text, size/2)
 		_, end, _ = strings.Cut(end, "\n")
 		text = head[:strings.LastIndex(head, "\n")+1] + leftOut + end
 	}
@@ -203,7 +203,7 @@ func shorten(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	return prompt.Clip(s, n*2/3) + " […] " + tail(s, n/3)
+	return plaintext.Cut(s, n*2/3) + " […] " + tail(s, n/3)
 }
 
 // tail returns the last n bytes of s, without an incomplete rune.

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"gateway/agent/prompt"
 	"gateway/memory"
 	"gateway/memory/document"
 	"gateway/memory/version"
+	"gateway/store/plaintext"
 )
 
 // Versions stores versions of the documents of all scopes. Without Documents there are none.
@@ -101,7 +101,7 @@ func (v *Versions) Changes(ctx context.Context, s memory.Scope, id string) (stri
 			return versionErrorText(err)
 		}
 		if len(text) > maxDiff {
-			text = prompt.Clip(text, maxDiff) + "\n…"
+			text = plaintext.Cut(text, maxDiff) + "\n…"
 		}
 		return "```diff\n" + strings.ReplaceAll(text, "```", "'''") + "\n```", nil
 	}

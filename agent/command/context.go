@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"strings"
 
-	"gateway/agent/prompt"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
+	"gateway/store/plaintext"
 )
 
 // context runs /context [SESSION]: it shows how full the context window of the current model is,
@@ -29,7 +29,7 @@ func (c conversation) context(ctx context.Context, r *Request) (Reply, error) {
 		}
 		if !ok {
 			return Reply{Text: fmt.Sprintf("There is no conversation `%s` in which somebody has "+
-				"written lately. `gateway sessions list` shows all.", prompt.Clip(name, maxEcho))}, nil
+				"written lately. `gateway sessions list` shows all.", plaintext.Cut(name, maxEcho))}, nil
 		}
 	}
 	w, err := c.Sessions.Window(ctx, key, m)

@@ -10,10 +10,10 @@ import (
 
 	"gateway/agent/background"
 	"gateway/agent/policy"
-	"gateway/agent/prompt"
 	"gateway/agent/schedule"
 	"gateway/bus"
 	"gateway/store"
+	"gateway/store/plaintext"
 )
 
 // jobs has the commands about jobs, reminders and time zones. Each works on the jobs of its
@@ -194,7 +194,7 @@ func (j jobs) show(tx *store.Tx, job *schedule.Job) (Reply, error) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "Job %d, **%s** (%s), %s; %s\n\n%s\n", job.ID, job.Name, job.Kind, job.When,
-		job.Status(loc), prompt.Clip(job.Text, maxShown))
+		job.Status(loc), plaintext.Cut(job.Text, maxShown))
 	for i := range runs[:min(len(runs), 5)] {
 		b.WriteString("\n- " + runs[i].Status(loc))
 	}
@@ -235,7 +235,7 @@ func (j jobs) remind(ctx context.Context, r *Request) (Reply, error) {
 		}
 		// Of the buttons, only the one to remove the reminder is of use at once.
 		return Reply{Text: fmt.Sprintf("I will remind you %s: %s\n\nThat is job %d.", first,
-			prompt.Clip(what, maxEcho), job.ID), Buttons: jobButtons(&job)[1:]}, err
+			plaintext.Cut(what, maxEcho), job.ID), Buttons: jobButtons(&job)[1:]}, err
 	})
 	if err == nil {
 		j.Jobs.Wake()

@@ -9,11 +9,11 @@ import (
 
 	"gateway/agent/audit"
 	"gateway/agent/background"
-	"gateway/agent/prompt"
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/memory/document"
 	"gateway/store"
+	"gateway/store/plaintext"
 )
 
 // knowledge has the commands about what the agent knows. Each works on its conversation's scope and
@@ -119,7 +119,7 @@ func (k knowledge) documents(s memory.Scope) string {
 	for _, name := range []string{document.User, document.Memory, document.Soul} {
 		doc := k.Documents.In(s).Doc(name)
 		if text := doc.Prompt(); text != "" {
-			fmt.Fprintf(&b, "**%s**\n\n%s\n\n", name, prompt.Clip(text, maxShown))
+			fmt.Fprintf(&b, "**%s**\n\n%s\n\n", name, plaintext.Cut(text, maxShown))
 		}
 	}
 	return b.String()
@@ -139,7 +139,7 @@ func (k knowledge) history(ctx context.Context, r *Request) (Reply, error) {
 	var b strings.Builder
 	for _, e := range entries {
 		fmt.Fprintf(&b, "**%s**\n\n%s\n\n", e.Time.In(k.Location).Format(time.DateOnly),
-			prompt.Clip(e.Text, maxShown/2))
+			plaintext.Cut(e.Text, maxShown/2))
 	}
 	return Reply{Text: strings.TrimSpace(b.String())}, nil
 }
@@ -183,10 +183,7 @@ func firstSentence(s string) string {
 	if first, _, ok := strings.Cut(s, ". "); ok {
 		s = first + "."
 	}
-	if len(s) > most {
-		s = prompt.Clip(s, most) + "…"
-	}
-	return s
+	return plaintext.Clip(s, most)
 }
 
 // exportPause is how long a person must wait between two exports. An export reads all of their

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"gateway/agent/prompt"
 	"gateway/agent/suggest"
 	"gateway/bus"
 	"gateway/session"
+	"gateway/store/plaintext"
 )
 
 // find returns the model with the given id, or nil. An exact match takes precedence over one that
@@ -57,7 +57,7 @@ func (c conversation) chooseModel(ctx context.Context, r *Request) (Reply, error
 		if id := suggest.Name(r.Args, models.ids()); id != "" {
 			hint = fmt.Sprintf(" Did you mean `%s`?", id)
 		}
-		reply.Text = fmt.Sprintf("There is no model `%s`.%s\n\n%s", prompt.Clip(r.Args, maxEcho), hint,
+		reply.Text = fmt.Sprintf("There is no model `%s`.%s\n\n%s", plaintext.Cut(r.Args, maxEcho), hint,
 			reply.Text)
 		return reply, nil
 	}

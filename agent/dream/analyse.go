@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"gateway/agent/llm"
-	"gateway/agent/prompt"
 	"gateway/memory"
 	"gateway/store/fault"
+	"gateway/store/plaintext"
 )
 
 // errNonsense means that the answer has no usable line.
@@ -52,7 +52,7 @@ func (r *run) analyse(ctx context.Context, from, last int64) error {
 			return r.name(ctx, a, d, from, entries)
 		}
 		req.Messages = append(req.Messages,
-			llm.Message{Role: llm.Assistant, Text: prompt.Clip(resp.Message.Text, maxEcho) + " …"},
+			llm.Message{Role: llm.Assistant, Text: plaintext.Cut(resp.Message.Text, maxEcho) + " …"},
 			llm.Message{Role: llm.User, Text: again})
 	}
 	return r.fail(ctx, errNonsense)

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"gateway/agent/prompt"
 	"gateway/memory/document"
 	"gateway/memory/version"
 	"gateway/store"
 	"gateway/store/fault"
+	"gateway/store/plaintext"
 )
 
 // Authors of changes.
@@ -224,8 +224,5 @@ const maxWords = 300
 
 func inWords(line string) string {
 	line = strings.TrimLeft(line, "-*+ ")
-	if len(line) > maxWords {
-		line = prompt.Clip(line, maxWords) + "…"
-	}
-	return line
+	return plaintext.Clip(line, maxWords)
 }

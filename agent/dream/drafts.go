@@ -9,8 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"gateway/agent/prompt"
 	"gateway/store/plainjson"
+	"gateway/store/plaintext"
 )
 
 // drafts are copies of the documents. A run edits only the copies, not the files.
@@ -109,7 +109,7 @@ func (d *drafts) edit(a editArgs) error {
 	s := d.byName[documentName(a.Name)]
 	switch {
 	case s == nil:
-		return fmt.Errorf("there is no document %q: want one of %s", prompt.Clip(a.Name, 80),
+		return fmt.Errorf("there is no document %q: want one of %s", plaintext.Cut(a.Name, 80),
 			strings.Join(documents, ", "))
 	case s.problem != "":
 		return fmt.Errorf("%s can't be changed: %s", s.file.Name, s.problem)
@@ -250,7 +250,7 @@ func (d *drafts) write(a skillArgs) error {
 	name := skillPath(a.Name)
 	switch {
 	case !slices.Contains(d.allowed, a.Name):
-		return fmt.Errorf("no [SKILL] %q is among the changes to make", prompt.Clip(a.Name, 80))
+		return fmt.Errorf("no [SKILL] %q is among the changes to make", plaintext.Cut(a.Name, 80))
 	case slices.Contains(d.exist, a.Name):
 		return errors.New("there is such a skill already: leave it as it is")
 	case slices.ContainsFunc(d.skills, func(f file) bool { return f.Name == name }):

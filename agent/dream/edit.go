@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"gateway/agent/llm"
-	"gateway/agent/prompt"
 	"gateway/memory"
 	"gateway/store/fault"
+	"gateway/store/plaintext"
 )
 
 // Names of the tools of the second phase.
@@ -112,13 +112,13 @@ func (r *run) edit(ctx context.Context) error {
 // sendable returns an answer in a form that can be sent back to the model: providers refuse
 // empty messages and arguments that are not JSON.
 func sendable(m llm.Message) llm.Message {
-	m.Role, m.Text = llm.Assistant, prompt.Clip(m.Text, maxEcho)
+	m.Role, m.Text = llm.Assistant, plaintext.Cut(m.Text, maxEcho)
 	calls := make([]llm.ToolCall, 0, len(m.ToolCalls))
 	for _, c := range m.ToolCalls {
 		if len(c.Arguments) > maxArguments || !isObject(c.Arguments) {
 			c.Arguments = "{}"
 		}
-		c.Name = prompt.Clip(c.Name, 64)
+		c.Name = plaintext.Cut(c.Name, 64)
 		calls = append(calls, c)
 	}
 	m.ToolCalls = calls
@@ -162,7 +162,7 @@ func (d *drafts) answer(calls []llm.ToolCall) (results []llm.Message, done bool)
 // call executes one tool call.
 func (d *drafts) call(c llm.ToolCall) error {
 	if c.Name != toolEdit && c.Name != toolSkill {
-		return fmt.Errorf("there is no tool %q: want %s, %s or %s", prompt.Clip(c.Name, 80), toolEdit,
+		return fmt.Errorf("there is no tool %q: want %s, %s or %s", plaintext.Cut(c.Name, 80), toolEdit,
 			toolSkill, toolDone)
 	}
 	if len(c.Arguments) > maxArguments {

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"sync"
 
-	"gateway/agent/prompt"
 	"gateway/memory/document"
+	"gateway/store/plaintext"
 )
 
 // Limits of the findings of the first phase.
@@ -128,7 +128,7 @@ func (a *analysis) add(f finding, skills []string) {
 
 func (a *analysis) leaveOut(line, why string) {
 	if len(a.skipped) < maxReasons {
-		a.skipped = append(a.skipped, fmt.Sprintf("%q: %s", prompt.Clip(oneLine(line), 120), why))
+		a.skipped = append(a.skipped, fmt.Sprintf("%q: %s", plaintext.Cut(oneLine(line), 120), why))
 	}
 }
 

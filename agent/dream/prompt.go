@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"gateway/agent/llm"
-	"gateway/agent/prompt"
 	"gateway/memory"
 	"gateway/memory/document"
+	"gateway/store/plaintext"
 )
 
 // about describes the content of each document.
@@ -114,7 +114,7 @@ func (o Options) writeEntries(b *strings.Builder, entries []memory.Entry) {
 			e.Time.In(o.Zone).Format("2006-01-02 15:04"), cmp.Or(plainName(e.Session), "a session"))
 		text := e.Text
 		if len(text) > room { // only the first entry can be that long
-			text = prompt.Clip(text, room) + "\n[the rest is left out: it is too long]"
+			text = plaintext.Cut(text, room) + "\n[the rest is left out: it is too long]"
 		}
 		b.WriteString(framed(text) + "\n")
 	}
@@ -122,7 +122,7 @@ func (o Options) writeEntries(b *strings.Builder, entries []memory.Entry) {
 
 // plainName returns the key of a session without characters that could imitate other text.
 func plainName(s string) string {
-	return prompt.Clip(strings.NewReplacer("[", "(", "]", ")", "|", "/").Replace(oneLine(s)), 120)
+	return plaintext.Cut(strings.NewReplacer("[", "(", "]", ")", "|", "/").Replace(oneLine(s)), 120)
 }
 
 // entryRoom is the part of a run's tokens that entries may use, in bytes.

@@ -8,13 +8,13 @@ import (
 	"strings"
 	"time"
 
-	"gateway/agent/prompt"
 	"gateway/agent/schedule"
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/memory/document"
 	"gateway/session"
 	"gateway/store"
+	"gateway/store/plaintext"
 )
 
 // A Finder finds the heartbeats that are due. Its methods are safe for concurrent use.
@@ -38,7 +38,7 @@ func Text(docs *document.Documents, s memory.Scope) string {
 	if len(text) > maxText {
 		text = checked.ReplaceAllString(text, "")
 	}
-	return prompt.Clip(text, maxText)
+	return plaintext.Cut(text, maxText)
 }
 
 // checked matches a checked item that is not indented, with its line end.

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"gateway/bus"
+	"gateway/store/plaintext"
 )
 
 // TimeLayout is the layout of the time at the beginning of each message of a person.
@@ -70,7 +70,7 @@ func Envelope(m bus.InboundMessage, zone *time.Location) string {
 		if q.Claimed {
 			author += ", as the sender quotes it"
 		}
-		fmt.Fprintf(&b, "[in reply to %s: %q] ", author, Clip(q.Text, maxQuote))
+		fmt.Fprintf(&b, "[in reply to %s: %q] ", author, plaintext.Cut(q.Text, maxQuote))
 	}
 	return b.String()
 }
@@ -123,7 +123,7 @@ func Name(s, otherwise string) string {
 		}
 		return r
 	}, s)
-	s = Clip(strings.Join(strings.Fields(s), " "), 64)
+	s = plaintext.Cut(strings.Join(strings.Fields(s), " "), 64)
 	if s == "" {
 		return otherwise
 	}
@@ -132,14 +132,3 @@ func Name(s, otherwise string) string {
 
 // printable reports whether r is visible and does not affect the characters around it.
 func printable(r rune) bool { return unicode.IsPrint(r) }
-
-// Clip returns at most the first n bytes of s and never splits a rune.
-func Clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
-}

@@ -139,20 +139,3 @@ func FuzzEnvelope(f *testing.F) {
 		}
 	})
 }
-
-func FuzzClip(f *testing.F) {
-	f.Add("héllo", 2)
-	f.Add("\x80\x80\x80", 1)
-	f.Fuzz(func(t *testing.T, s string, n int) {
-		if n < 0 {
-			return
-		}
-		got := Clip(s, n)
-		if len(got) > n || !strings.HasPrefix(s, got) {
-			t.Errorf("clip(%q, %d) = %q", s, n, got)
-		}
-		if utf8.ValidString(s) && (!utf8.ValidString(got) || len(s) > n && len(got) < n-3) {
-			t.Errorf("clip(%q, %d) = %q: a part of a rune is there or missing", s, n, got)
-		}
-	})
-}

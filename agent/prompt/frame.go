@@ -3,6 +3,8 @@ package prompt
 import (
 	"fmt"
 	"strings"
+
+	"gateway/store/plaintext"
 )
 
 // Frame returns the text of a tool's result as the model sees it. If foreign is not "", it
@@ -29,8 +31,5 @@ func SourceName(s string) string {
 		}
 		return r
 	}, s)
-	if len(s) > maxSource {
-		s = Clip(s, maxSource) + "…"
-	}
-	return s
+	return plaintext.Clip(s, maxSource)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"gateway/agent/llm"
+	"gateway/store/plaintext"
 )
 
 // ShrunkResult is the number of bytes that remain of an old tool result when room is
@@ -18,7 +19,8 @@ const (
 func ShrinkResults(list []llm.Message, n int) {
 	for i := range list {
 		if m := &list[i]; m.Role == llm.ToolRole && len(m.Text) > n {
-			m.Text = Clip(strings.TrimSuffix(m.Text, resultShrunk), n-len(resultShrunk)) + resultShrunk
+			text := strings.TrimSuffix(m.Text, resultShrunk)
+			m.Text = plaintext.Cut(text, n-len(resultShrunk)) + resultShrunk
 		}
 	}
 }

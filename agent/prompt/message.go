@@ -9,6 +9,7 @@ import (
 
 	"gateway/agent/llm"
 	"gateway/bus"
+	"gateway/store/plaintext"
 )
 
 // A File is an attachment as the model sees it.
@@ -120,7 +121,7 @@ func Ambient(heard []bus.Received, zone *time.Location) []llm.Message {
 			}
 			files = append(files, MissingFile(a))
 		}
-		b.WriteString(Clip(User(h.Message, files, nil, zone).Text, maxAmbientText) + "\n")
+		b.WriteString(plaintext.Cut(User(h.Message, files, nil, zone).Text, maxAmbientText) + "\n")
 	}
 	b.WriteString("[End of what was said before.]")
 	return []llm.Message{{Role: llm.User, Text: b.String(), Foreign: FromGroup,

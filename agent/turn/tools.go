@@ -28,6 +28,7 @@ import (
 	"gateway/memory/version"
 	"gateway/store"
 	"gateway/store/fault"
+	"gateway/store/plaintext"
 )
 
 // A toolRound makes the tool calls of a model's answer.
@@ -510,7 +511,7 @@ func cutResult(text, where string) string {
 		tail = tail[1:]
 	}
 	return fmt.Sprintf("%s\n\n[… %d bytes in all; %s …]\n\n%s",
-		prompt.Clip(text, HeadResult), len(text), where, tail)
+		plaintext.Cut(text, HeadResult), len(text), where, tail)
 }
 
 // saveFile stores data in the folder of the conversation and returns the name that the model uses

@@ -27,6 +27,7 @@ import (
 	"gateway/memory/document"
 	"gateway/session"
 	"gateway/store"
+	"gateway/store/plaintext"
 	"gateway/store/storetest"
 )
 
@@ -138,7 +139,7 @@ func (notesModel) Ask(_ context.Context, _ budget.Spender, r llm.Request) (*llm.
 			return nil, errors.New("asked for notes of " + line)
 		}
 		if said.Who == "user" {
-			notes += "- " + said.Day + ": " + prompt.Clip(said.Text, 200) + "\n"
+			notes += "- " + said.Day + ": " + plaintext.Cut(said.Text, 200) + "\n"
 		}
 	}
 	return &llm.Response{Model: "clerk", Finish: llm.FinishStop,

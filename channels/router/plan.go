@@ -3,11 +3,11 @@ package router
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"gateway/bus"
 	"gateway/channels"
 	"gateway/channels/markup"
+	"gateway/store/plaintext"
 )
 
 // A part is one of the platform's messages that make up a delivery.
@@ -128,7 +128,7 @@ func fileParts(files []bus.Attachment, limits channels.Limits) []part {
 
 // notSent returns the text that replaces a file that the channel can't send.
 func notSent(f *bus.Attachment, limits channels.Limits) string {
-	name := markup.Literal(channels.Clip(strings.Join(strings.Fields(f.Name), " "), 100))
+	name := markup.Literal(plaintext.Line(f.Name, 100))
 	if limits.File == 0 {
 		return fmt.Sprintf("[%s %s: files can't be sent here]", f.Kind, name)
 	}

@@ -1,7 +1,9 @@
 package plaintext_test
 
 import (
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"gateway/store/plaintext"
 )
@@ -38,4 +40,21 @@ func TestOneLine(t *testing.T) {
 			t.Errorf("OneLine(%q) = %q, want %q", text, got, want)
 		}
 	}
+}
+
+func FuzzCut(f *testing.F) {
+	f.Add("héllo", 2)
+	f.Add("\x80\x80\x80", 1)
+	f.Fuzz(func(t *testing.T, s string, n int) {
+		if n < 0 {
+			return
+		}
+		got := plaintext.Cut(s, n)
+		if len(got) > n || !strings.HasPrefix(s, got) {
+			t.Errorf("Cut(%q, %d) = %q", s, n, got)
+		}
+		if utf8.ValidString(s) && (!utf8.ValidString(got) || len(s) > n && len(got) < n-3) {
+			t.Errorf("Cut(%q, %d) = %q: a part of a rune is there or missing", s, n, got)
+		}
+	})
 }

@@ -19,6 +19,7 @@ import (
 	"gateway/cmd/gateway/internal/display"
 	"gateway/session"
 	"gateway/store"
+	"gateway/store/plaintext"
 )
 
 // HasOwner reports whether the configuration names an owner, or may do so once its mistakes are
@@ -492,7 +493,7 @@ func (l leaver) confirm(
 		which = group.Chat
 	}
 	return command.Reply{Text: text + " Shall I leave it?", Buttons: []bus.Button{{
-		Label: "Leave the server " + channels.Clip(server.Name, 40),
+		Label: "Leave the server " + plaintext.Shorten(server.Name, 40),
 		Text:  "/group leave " + which + " " + server.ID}}}, nil
 }
 

@@ -45,9 +45,9 @@ var imports = map[string]string{
 	"agent/suggest":                     "",
 	"agent/tool": "store store/plainjson store/plaintext bus memory agent/llm " +
 		"agent/suggest",
-	"channels":      "bus",
+	"channels":      "bus store/plaintext",
 	"channels/gate": "store store/fault bus channels channels/markup",
-	"channels/router": "store store/fault bus channels channels/markup " +
+	"channels/router": "store store/fault store/plaintext bus channels channels/markup " +
 		"channels/recent",
 	"channels/supervisor": "store bus channels",
 	"channels/media":      "bus channels",
@@ -58,15 +58,15 @@ var imports = map[string]string{
 	"agent/policy":   "store bus",
 	"agent/audit":    "store store/plaintext bus",
 	"agent/activity": "agent/llm",
-	"agent/background": "store store/fault store/plainjson bus memory memory/document " +
-		"memory/version session agent/audit agent/budget agent/dream agent/llm agent/policy " +
-		"agent/prompt agent/question agent/schedule",
-	"agent/command": "store bus session memory memory/document skills agent/activity agent/audit " +
-		"agent/background agent/budget agent/llm agent/policy agent/prompt agent/question " +
-		"agent/schedule agent/speech agent/suggest",
-	"agent/dream": "store store/fault store/plainjson memory memory/document memory/version " +
-		"agent/llm agent/prompt",
-	"agent/prompt": "bus memory session agent/llm",
+	"agent/background": "store store/fault store/plainjson store/plaintext bus memory " +
+		"memory/document memory/version session agent/audit agent/budget agent/dream " +
+		"agent/llm agent/policy agent/prompt agent/question agent/schedule",
+	"agent/command": "store store/plaintext bus session memory memory/document skills " +
+		"agent/activity agent/audit agent/background agent/budget agent/llm agent/policy " +
+		"agent/prompt agent/question agent/schedule agent/speech agent/suggest",
+	"agent/dream": "store store/fault store/plainjson store/plaintext memory " +
+		"memory/document memory/version agent/llm",
+	"agent/prompt": "bus memory session agent/llm store/plaintext",
 	"agent/schedule": "store store/fault store/plaintext bus memory session agent/prompt " +
 		"agent/suggest",
 	"agent/question": "store bus",
@@ -80,8 +80,9 @@ var imports = map[string]string{
 	"agent/voice": "store store/fault bus agent/attachment agent/command",
 	"agent/speech": "store store/plaintext bus agent/background agent/budget agent/modelcall " +
 		"agent/opus",
-	"agent/export":    "store store/plainjson bus memory session agent/background agent/llm",
-	"agent/heartbeat": "store bus memory memory/document session agent/prompt agent/schedule",
+	"agent/export": "store store/plainjson bus memory session agent/background agent/llm",
+	"agent/heartbeat": "store store/plaintext bus memory memory/document session " +
+		"agent/schedule",
 
 	"agent/tools/ask":           "store/plaintext agent/tool",
 	"agent/tools/clock":         "agent/tool",
@@ -114,10 +115,11 @@ var imports = map[string]string{
 	"channels/channeltest/notifier":          "",
 	"channels/channeltest/faults":            "",
 
-	"agent/turn": "store store/fault bus memory memory/document memory/version session skills " +
-		"agent/activity agent/attachment agent/background agent/budget agent/heartbeat " +
-		"agent/llm agent/modelcall agent/observe agent/persona agent/policy agent/prompt " +
-		"agent/question agent/schedule agent/speech agent/tool",
+	"agent/turn": "store store/fault store/plaintext bus memory memory/document " +
+		"memory/version session skills agent/activity agent/attachment agent/background " +
+		"agent/budget agent/heartbeat agent/llm agent/modelcall agent/observe " +
+		"agent/persona agent/policy agent/prompt agent/question agent/schedule " +
+		"agent/speech agent/tool",
 	"agent/pool": "store bus memory session agent/activity agent/attachment agent/background " +
 		"agent/command agent/llm agent/persona agent/prompt agent/question agent/schedule " +
 		"agent/turn",
@@ -140,25 +142,25 @@ var imports = map[string]string{
 	"cmd/gateway/internal/doctor": "store bus agent/persona agent/policy agent/suggest " +
 		"agent/tools/shell/sandbox " +
 		"channels/gate channels/whatsapp cmd/gateway/internal/config cmd/gateway/internal/ops",
-	"cmd/gateway/internal/importer": "agent/llm agent/schedule bus channels channels/gate memory " +
-		"memory/document memory/version session store",
-	"cmd/gateway/internal/display": "",
+	"cmd/gateway/internal/importer": "agent/llm agent/schedule bus channels/gate memory " +
+		"memory/document memory/version session store store/plaintext",
+	"cmd/gateway/internal/display": "store/plaintext",
 	"cmd/gateway/internal/app": "agent agent/activity agent/attachment agent/audit " +
-		"agent/background agent/budget agent/command agent/export agent/extract agent/guard " +
-		"agent/heartbeat " +
-		"agent/llm agent/llm/anthropic agent/llm/demo agent/llm/failover agent/llm/openai " +
-		"agent/persona agent/policy agent/pool agent/question " +
-		"agent/schedule agent/speech agent/tool agent/tools/ask agent/tools/clock agent/tools/files " +
-		"agent/tools/image agent/tools/jobs agent/tools/mcp agent/tools/message agent/tools/recall " +
-		"agent/tools/shell " +
-		"agent/tools/shell/sandbox agent/tools/spawn agent/tools/web agent/turn bus channels " +
-		"channels/discord " +
-		"channels/gate channels/markup channels/media channels/router channels/supervisor " +
-		"channels/telegram channels/terminal channels/whatsapp cmd/gateway/internal/backup " +
-		"cmd/gateway/internal/config cmd/gateway/internal/display cmd/gateway/internal/doctor " +
-		"cmd/gateway/internal/hooks cmd/gateway/internal/ops cmd/gateway/internal/retention " +
-		"cmd/gateway/internal/telemetry cmd/gateway/internal/watch memory memory/document " +
-		"memory/version session skills store",
+		"agent/background agent/budget agent/command agent/export agent/extract " +
+		"agent/guard agent/heartbeat agent/llm agent/llm/anthropic agent/llm/demo " +
+		"agent/llm/failover agent/llm/openai agent/persona agent/policy agent/pool " +
+		"agent/question agent/schedule agent/speech agent/tool agent/tools/ask " +
+		"agent/tools/clock agent/tools/files agent/tools/image agent/tools/jobs " +
+		"agent/tools/mcp agent/tools/message agent/tools/recall agent/tools/shell " +
+		"agent/tools/shell/sandbox agent/tools/spawn agent/tools/web agent/turn bus " +
+		"channels channels/discord channels/gate channels/markup channels/media " +
+		"channels/router channels/supervisor channels/telegram channels/terminal " +
+		"channels/whatsapp cmd/gateway/internal/backup cmd/gateway/internal/config " +
+		"cmd/gateway/internal/display cmd/gateway/internal/doctor " +
+		"cmd/gateway/internal/hooks cmd/gateway/internal/ops " +
+		"cmd/gateway/internal/retention cmd/gateway/internal/telemetry " +
+		"cmd/gateway/internal/watch memory memory/document memory/version session skills " +
+		"store store/plaintext",
 	"cmd/gateway/internal/cli": "agent/audit agent/background agent/budget agent/command " +
 		"agent/export agent/llm agent/mcpserver agent/policy agent/schedule agent/suggest bus " +
 		"channels channels/gate channels/media channels/router channels/supervisor " +

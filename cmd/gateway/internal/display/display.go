@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"gateway/store/plaintext"
 )
 
 func printable(r rune) rune {
@@ -17,15 +19,8 @@ func printable(r rune) rune {
 // Ago returns the time since t in seconds, minutes and hours, such as "1h2m3s".
 func Ago(t time.Time) string { return time.Since(t).Truncate(time.Second).String() }
 
-// OneLine returns s as one line of at most 60 runes without control characters.
-func OneLine(s string) string {
-	const most = 60
-	runes := []rune(strings.Join(strings.Fields(s), " "))
-	if len(runes) > most {
-		runes = append(runes[:most-1], '…')
-	}
-	return strings.Map(printable, string(runes))
-}
+// OneLine returns s as one line of at most 60 characters without invisible ones.
+func OneLine(s string) string { return plaintext.Line(s, 60) }
 
 // Lines returns s without control characters other than newlines and tabs.
 func Lines(s string) string {

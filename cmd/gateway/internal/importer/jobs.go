@@ -14,9 +14,9 @@ import (
 
 	"gateway/agent/schedule"
 	"gateway/bus"
-	"gateway/channels"
 	"gateway/memory"
 	"gateway/store"
+	"gateway/store/plaintext"
 )
 
 // jobs imports scheduled jobs.
@@ -155,7 +155,7 @@ func (m jobs) convert(o object) (j schedule.Job, paused bool, err error) {
 
 // oneLine shortens a text to the name of a job: one line of at most 64 runes.
 func oneLine(s string) string {
-	return channels.Clip(strings.Join(strings.Fields(s), " "), 64)
+	return plaintext.Line(s, 64)
 }
 
 // when parses the schedule of a job. It skips jobs whose time has passed, and schedules that this
