@@ -18,8 +18,8 @@ import (
 )
 
 // A SentLog records which messages a platform has just accepted, until the outbox records that,
-// too. It serves platforms that can't recognise a repeated message. To them, a message of which
-// nothing records the acceptance is sent again after a kill.
+// too. It serves platforms that can't recognise a repeated message. After a kill, the gateway sends
+// them again each message whose acceptance is recorded nowhere.
 //
 // A transaction waits for the transactions before it, and for the disk. An entry of the log takes
 // some microseconds, because it is a write to a file that waits for neither. A kill can't undo the
@@ -80,7 +80,7 @@ func OpenSentLog(
 }
 
 // Record records that the platform has accepted the next part of d under the given id. The caller
-// must call done once the outbox has that id. An error means that there is no entry.
+// must call done once the outbox has that id. If Record returns an error, it has made no entry.
 func (l *SentLog) Record(d *Delivery, id string) (done func(), err error) {
 	text, err := json.Marshal(sentEntry{d.ID, d.key, len(d.IDs), id})
 	if err != nil {

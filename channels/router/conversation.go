@@ -212,8 +212,8 @@ func (c *conversation) done(d *bus.Delivery) {
 }
 
 // yield ends c, which has waited for long, if a conversation without a worker needs one. It reports
-// whether c is no longer the conversation's worker. c stays if the table may lack the progress of
-// its delivery, because the next worker reads the table.
+// whether it has ended c. It does not if the table may lack the progress of the delivery, because
+// the next worker of the conversation reads the table.
 func (c *conversation) yield() bool {
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()

@@ -31,38 +31,49 @@ func (w *world) lock() (unlock func()) {
 	return func() { close(end) }
 }
 
-// Only a few sent messages may not yet be recorded as sent in the table, however many
-// conversations there are and however long the table can't be written. After a kill, these
-// messages would be sent again.
+// Only a few calls may be under way, and only a few sent messages may not be recorded yet, however
+// many conversations there are and however long the table can't be written. After a kill, these
+// messages would be sent again. A log of sent messages records the others.
 func TestFewAreUnnoted(t *testing.T) {
-	inWorld(t, func(w *world) {
-		answer := make(chan struct{})
-		w.fail = func(context.Context, call) error {
-			<-answer
-			return nil
-		}
-		const chats = 50
-		w.start()
-		for i := range chats {
-			w.put(thread(fmt.Sprint(i), ""), "hello")
-		}
-		synctest.Wait()
-		if n := len(w.asked("send")); n != maxUnnoted {
-			w.t.Errorf("%d calls are under way, want %d", n, maxUnnoted)
-		}
-		unlock := w.lock()
-		close(answer)
-		synctest.Wait()
-		w.sleep(time.Hour)
-		if n := len(w.Sent()); n != maxUnnoted {
-			w.t.Errorf("%d messages are sent while none can be noted, want %d", n, maxUnnoted)
-		}
-		unlock()
-		w.sleep(time.Minute)
-		if n := len(w.Sent()); n != chats {
-			w.t.Errorf("%d messages are sent, want %d", n, chats)
-		}
-	})
+	const chats = 50
+	for _, tt := range []struct {
+		name string
+		log  bool
+		sent int // while the table can't be written
+	}{{"table", false, maxUnnoted}, {"log", true, chats}} {
+		t.Run(tt.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				answer := make(chan struct{})
+				w.fail = func(context.Context, call) error {
+					<-answer
+					return nil
+				}
+				if tt.log {
+					w.openSentLog()
+				}
+				w.start()
+				for i := range chats {
+					w.put(thread(fmt.Sprint(i), ""), "hello")
+				}
+				synctest.Wait()
+				if n := len(w.asked("send")); n != maxUnnoted {
+					w.t.Errorf("%d calls are under way, want %d", n, maxUnnoted)
+				}
+				unlock := w.lock()
+				close(answer)
+				synctest.Wait()
+				w.sleep(time.Hour)
+				if n := len(w.Sent()); n != tt.sent {
+					w.t.Errorf("%d messages are sent while the table can't be written, want %d", n, tt.sent)
+				}
+				unlock()
+				w.sleep(time.Minute)
+				if n := len(w.asked("send")); n != chats || len(w.Sent()) != chats {
+					w.t.Errorf("%d messages are sent in %d calls, want %d", len(w.Sent()), n, chats)
+				}
+			})
+		})
+	}
 }
 
 // openSentLog gives w the log of sent messages.
@@ -78,39 +89,6 @@ func (w *world) openSentLog() {
 		}
 	})
 	w.sentLog = log
-}
-
-// With a log of sent messages, only the calls under way count, not the messages that the table does
-// not record yet. Nothing is sent again.
-func TestFewCallsAreUnderWay(t *testing.T) {
-	inWorld(t, func(w *world) {
-		answer := make(chan struct{})
-		w.fail = func(context.Context, call) error {
-			<-answer
-			return nil
-		}
-		const chats = 50
-		w.openSentLog()
-		w.start()
-		for i := range chats {
-			w.put(thread(fmt.Sprint(i), ""), "hello")
-		}
-		synctest.Wait()
-		if n := len(w.asked("send")); n != maxUnnoted {
-			w.t.Errorf("%d calls are under way, want %d", n, maxUnnoted)
-		}
-		unlock := w.lock()
-		close(answer)
-		synctest.Wait()
-		if n := len(w.Sent()); n != chats {
-			w.t.Errorf("%d messages are sent while the table can't be written, want %d", n, chats)
-		}
-		unlock()
-		w.sleep(time.Minute)
-		if n := len(w.asked("send")); n != chats {
-			w.t.Errorf("%d messages are sent, want %d", n, chats)
-		}
-	})
 }
 
 // A message that an earlier process has recorded in the log is not sent again. The router ends it

@@ -106,7 +106,7 @@ func (w *richWriter) within(indent string, write func()) {
 func (w *richWriter) blocks(list []json.RawMessage, separator string, depth int) {
 	for i, raw := range list {
 		var b richBlock
-		_ = json.Unmarshal(raw, &b) // whatever has a known form
+		_ = json.Unmarshal(raw, &b) // keep the fields that have a known form
 		if i > 0 {
 			w.write(separator)
 		}

@@ -258,7 +258,7 @@ var copies = map[waE2E.MessageAssociation_AssociationType]bool{
 	waE2E.MessageAssociation_MOTION_PHOTO:           true,
 }
 
-// copyOf returns WhatsApp's id of the message whose file m repeats, or "" if m is no such copy.
+// copyOf returns WhatsApp's id of the message whose file m repeats, or "" if m repeats none.
 func copyOf(m *waE2E.Message) string {
 	a := m.GetMessageContextInfo().GetMessageAssociation()
 	if !copies[a.GetAssociationType()] {

@@ -177,8 +177,8 @@ func TestAlbum(t *testing.T) {
 	}
 }
 
-// A picture in HD comes twice: small, and then in its real size. The second is no message of its
-// own, unless the first has not arrived. See https://github.com/mautrix/whatsapp/pull/818.
+// WhatsApp sends a picture in HD twice: small, and then in its real size. The channel drops the
+// second one if it has the first. See https://github.com/mautrix/whatsapp/pull/818.
 func TestPictureInHD(t *testing.T) {
 	t.Parallel()
 	w := start(t)

@@ -50,8 +50,8 @@ func (s *sender) post(
 }
 
 // answer makes the client believe that WhatsApp has refused the message with the given id, unless
-// WhatsApp has answered. It returns when done is closed, or after a second: then the client does
-// something else than wait for that answer.
+// WhatsApp has answered. It returns when done is closed, or after a second, if the client does not
+// wait for that answer.
 func answer(
 	ctx context.Context, client *whatsmeow.Client, id types.MessageID, done <-chan struct{},
 ) {

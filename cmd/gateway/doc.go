@@ -170,7 +170,7 @@
 //
 //	store, store/fault    database, leases; ends the process at chosen points, in test builds
 //	store/atomicfile      replaces files atomically; store/plainjson encodes JSON for people
-//	                      and models
+//	                      and models; store/plaintext shortens texts
 //	agent/llm             the interface of models; below it openai, demo, failover
 //	bus                   messages, inbox, outbox, live progress
 //	session               transcripts and turns

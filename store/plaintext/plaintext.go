@@ -18,7 +18,7 @@ func Cut(s string, n int) string {
 	return s[:n]
 }
 
-// Clip is [Cut] with an ellipsis after a text that is cut.
+// Clip is like [Cut], but adds an ellipsis to a text that it cuts.
 func Clip(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -26,7 +26,7 @@ func Clip(s string, n int) string {
 	return Cut(s, n) + "…"
 }
 
-// Shorten returns at most n characters of s. If s is longer, the last of them is an ellipsis.
+// Shorten returns at most n characters. If s is longer, it replaces the end by an ellipsis.
 func Shorten(s string, n int) string {
 	end, left := 0, n
 	for i := range s {

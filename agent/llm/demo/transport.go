@@ -23,7 +23,7 @@ type transport struct {
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	defer req.Body.Close()
 	ctx, cancel := context.WithCancel(req.Context())
-	delay := time.Duration(0) // there is no pause before the first frame
+	delay := time.Duration(0) // the first frame comes without a pause
 	b := &body{close: cancel, wait: func() error {
 		select {
 		case <-time.After(delay):
@@ -85,7 +85,7 @@ func frames(r reply) []string {
 // A body is the stream of an answer.
 type body struct {
 	frames []string
-	rest   string       // of the present frame
+	rest   string       // of the current frame
 	wait   func() error // pauses before a frame; fails if the request has ended or Close was called
 	close  func()
 }

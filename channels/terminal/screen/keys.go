@@ -51,8 +51,8 @@ func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
 	return nil
 }
 
-// interrupt stops the running answer, and leaves alone what the person types meanwhile. If there is
-// no answer, it clears the typed text. If there is no text either, it leaves.
+// interrupt stops the running answer and keeps the typed text. Without an answer it deletes the
+// text, and without a text it ends the chat.
 func (m *Model) interrupt() {
 	switch {
 	case m.talk.isAnswerPending():

@@ -203,8 +203,8 @@ func (d *screenFixture) wantEnd(want bool) {
 	}
 }
 
-// Ctrl-C stops a running answer and keeps the typed text. If there is no answer, it deletes the
-// typed text. If there is no text, it leaves.
+// Ctrl-C stops a running answer and keeps the typed text. Without an answer it deletes the text,
+// and without a text it ends the chat.
 func TestCtrlC(t *testing.T) {
 	d := sit(t, 40, 20, Options{})
 	d.enters("hello")

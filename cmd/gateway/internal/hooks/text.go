@@ -110,7 +110,7 @@ func isJSON(kind string) bool {
 }
 
 // parts returns the fields of a form in parts, which programs post that may add files. A part of
-// JSON becomes its value. A file becomes its name: its content is for no message.
+// JSON becomes its value. A file becomes its name, because no message shows its content.
 func parts(body []byte, boundary string) (map[string]any, error) {
 	fields := make(map[string]any)
 	for r := multipart.NewReader(bytes.NewReader(body), boundary); ; {
