@@ -16,7 +16,8 @@ var (
 	discordURL     = regexp.MustCompile(`^https?://[^\s<]+`)
 	discordAngle   = regexp.MustCompile(`^<(https?://[^\s<>]+)>`)
 	discordSpecial = regexp.MustCompile(
-		`^(?:@everyone|@here|<@[!&]?\d+>|<#\d+>|<a?:\w+:\d+>|</[^:>]+:\d+>|<t:-?\d+|<id:\w+>)`)
+		`^(?:@everyone|@here|<@[!&]?\d+>|<#\d+>|<a?:\w+:\d+>|</[^:>]+:\d+>|<t:-?\d+(?::\w)?>|<id:\w+>)`)
+	notInLanguage = regexp.MustCompile(`[^\x00-\x7F]`)
 	discordEscape = regexp.MustCompile(`^\\[^0-9A-Za-z\s]`)
 )
 
@@ -114,7 +115,8 @@ func discordInline(r *reader, s string, i int) int {
 		r.out.WriteString(shadowBad + m)
 		return len(m)
 	}
-	if m := strings.TrimRight(discordURL.FindString(s), `.,:;"')]`); len(m) > len("https://") {
+	m := strings.TrimRight(discordURL.FindString(s), `.,:;"')]`)
+	if _, rest, _ := strings.Cut(m, "://"); rest != "" {
 		r.out.WriteString(m)
 		return len(m)
 	}
@@ -265,6 +267,7 @@ func checkDiscord(t *testing.T, md string) {
 	}
 	d := discord
 	d.pre = func(w *writer, language, s string) {
+		language = notInLanguage.ReplaceAllString(language, "")
 		w.lines(strings.Split(shadowPre+language+"\n"+cleaned(s)+shadowPre, "\n")...)
 	}
 	checkMeaning(t, "Discord", md, got, readDiscord(got), d, strings.NewReplacer())
@@ -292,6 +295,7 @@ func TestDiscord(t *testing.T) {
 		{"bold in italics", "*a **b***", "_a **b**_"},
 		{"side by side", "**a***b*c", "**a**\u200b*b*c"},
 		{"italics of two kinds", "*a* *b*c", "_a_ *b*c"},
+		{"italics in italics", "*a *b*c`*d`*", "_a bc`*d`_"},
 		{"strike in italics", "*~~a~~*", "*~~a~~*"},
 		{"spoiler", "||a **b**||", "||a **b**||"},
 		{"pipes", "a | b || c", `a \| b \|\| c`},

@@ -83,7 +83,8 @@ func isPlain(md string) bool {
 		}
 		lineStart = false
 	}
-	return len(md) > 0 && md[len(md)-1] != ' ' && utf8.ValidString(md)
+	return len(md) > 0 && md[len(md)-1] != ' ' && utf8.ValidString(md) &&
+		strings.ContainsFunc(md, isVisible) // otherwise its blanks are cut
 }
 
 // Classes of bytes for isPlain.

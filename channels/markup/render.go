@@ -253,10 +253,13 @@ func (r *renderer) rawHTML(tag string) {
 // wrap renders the children of n in a style, unless the style already applies or can't be written
 // here.
 func (r *renderer) wrap(s style, n ast.Node) {
-	fits := r.d.fits == nil || r.d.fits(r, s, n)
-	if r.w.active[s] > 0 || !fits {
+	if r.w.active[s] > 0 {
+		r.inlines(n) // it has the mark of the outer one
+		return
+	}
+	if r.d.fits != nil && !r.d.fits(r, s, n) {
 		mark := ""
-		if !fits && r.d.literal != nil {
+		if r.d.literal != nil {
 			mark = r.d.literal(r, n)
 		}
 		r.w.text(mark)

@@ -99,7 +99,7 @@ func FuzzSplit(f *testing.F) {
 // FuzzIsPlain compares isPlain, a shortcut, with the parser.
 func FuzzIsPlain(f *testing.F) {
 	for _, md := range []string{
-		"a", "a\nb", "a\n\nb", "a. b-c = d: e+f #1", "1. a", "a\n- b", "ö\u2028",
+		"a", "a\nb", "a\n\nb", "a. b-c = d: e+f #1", "1. a", "a\n- b", "ö\u2028", "\u05b6\u2028",
 	} {
 		f.Add(md)
 	}
