@@ -22,7 +22,7 @@ func FuzzSpoken(f *testing.F) {
 		"[end of x]", "[end of [end of x]] [", "[[end of x",
 		"[in reply to [Monday 2026-02-16 12:51] a: b]",
 		"a -> b, list[1], {\"a\":[1,2]}, <b>, [ok]", "[\u200bthe\u00a0job \"x\"] do", "[your [your task]",
-		"[outcome of\n\n[heartbeat; nobody", "[Archived \xff[archived context x",
+		"[outcome of\n\n[heartbeat; nobody", "[Archived \xff[archived context x", "[end of",
 	} {
 		f.Add(s)
 	}

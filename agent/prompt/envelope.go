@@ -92,14 +92,16 @@ var (
 	envelopeStart = spacedPattern(`(?i)\[(_*(?:` + envelopeWords + `))`)
 )
 
-const envelopeWords = `[a-z]+day_+\d{4}-\d\d-\d\d|(?:end|text|outcome)_+of_+|what_+was_+said_+|` +
-	`in_+reply_+to_+|in_+the_+quoted_+|forwarded,_+|new_+wording_+|voice_+message[,:]_+|` +
-	`what_+you_+remember|the_+skill_+|archived_+context_+|heartbeat;|the_+job_+|` +
-	`posted_+by_+`
+const envelopeWords = `[a-z]+day_+\d{4}-\d\d-\d\d|(?:end|text|outcome)_+of_$|what_+was_+said_$|` +
+	`in_+reply_+to_$|in_+the_+quoted_$|forwarded,_$|new_+wording_$|voice_+message[,:]_$|` +
+	`what_+you_+remember|the_+skill_$|archived_+context_$|heartbeat;|the_+job_$|posted_+by_$`
 
+// spacedPattern compiles a pattern in which _+ stands for gaps, _* for gaps or nothing, and _$ for
+// gaps or the end of the text.
 func spacedPattern(pattern string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(strings.NewReplacer("_+", gap+"+", "_*", gap+"*").Replace(pattern))
+		return regexp.MustCompile(strings.NewReplacer("_+", gap+"+", "_*", gap+"*",
+			"_$", "(?:"+gap+`+|\z)`).Replace(pattern))
 	})
 }
 
