@@ -133,7 +133,8 @@ func (a *answer) response(req llm.Request, m *Model) *llm.Response {
 			if strings.TrimSpace(text) == "" {
 				text = "{}"
 			}
-			msg.ToolCalls = append(msg.ToolCalls, llm.ToolCall{ID: p.id, Name: p.name, Arguments: text})
+			msg.ToolCalls = append(msg.ToolCalls,
+				llm.ToolCall{ID: p.id, Name: p.name, Arguments: wire.OneObject(text)})
 			all = append(all, block{Type: p.kind})
 		}
 	}

@@ -56,6 +56,27 @@ data: {"type":"message_stop"}
 	}
 }
 
+// Some servers with this interface send an empty object before the arguments of a call, or send the
+// arguments twice. See https://github.com/openclaw/openclaw/pull/44237.
+func TestRepeatedArguments(t *testing.T) {
+	for _, pieces := range [][]string{{`{}`, `{"x"`, `:1}`}, {`{"x":1}`, `{"x":1}`}} {
+		m := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprintln(w, `data: {"type":"content_block_start","content_block":`+
+				`{"type":"tool_use","id":"a","name":"f","input":{}}}`)
+			for _, piece := range pieces {
+				fmt.Fprintf(w, `data: {"type":"content_block_delta","delta":{"partial_json":%q}}`+"\n", piece)
+			}
+			fmt.Fprintln(w, `data: {"type":"message_stop"}`)
+		})
+		_, r, err := collect(t.Context(), m, ask("hello"))
+		if err != nil || len(r.Message.ToolCalls) != 1 ||
+			r.Message.ToolCalls[0].Arguments != `{"x":1}` {
+			t.Errorf("%q: got %+v, %v", pieces, r, err)
+		}
+	}
+}
+
 // The client stops reading an answer that is too long.
 func TestEndlessAnswer(t *testing.T) {
 	m := serve(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -65,16 +65,30 @@ func (c *partCall) endedBy(d callDelta) bool {
 		return true
 	}
 	// The provider may repeat the name, or begin another call of the same tool.
-	return strings.HasPrefix(string(d.Arguments), "{") && json.Valid([]byte(c.arguments.String()))
+	if !strings.HasPrefix(string(d.Arguments), "{") || !json.Valid([]byte(c.arguments.String())) {
+		return false
+	}
+	if d.ID == "" || d.ID != c.id {
+		return true
+	}
+	// It may also repeat the whole call, or give two calls the same id.
+	have, more := wire.CompactJSON(c.arguments.String()), wire.CompactJSON(string(d.Arguments))
+	return have != "{}" && have != more && json.Valid([]byte(more))
 }
 
-// calls returns the collected calls.
+// calls returns the collected calls. Some servers send a whole call again at the end, under another
+// number. A tool must not be called twice for that, so calls leaves out such a repetition.
 func (l callList) calls() []llm.ToolCall {
 	var calls []llm.ToolCall
+	seen := make(map[[3]string]bool)
 	for _, c := range l {
-		calls = append(calls, llm.ToolCall{
-			ID: c.id, Name: c.name, Arguments: c.arguments.String(), Extra: c.extra.merged(),
-		})
+		call := llm.ToolCall{ID: c.id, Name: c.name,
+			Arguments: wire.OneObject(c.arguments.String()), Extra: c.extra.merged()}
+		key := [3]string{call.ID, call.Name, wire.CompactJSON(call.Arguments)}
+		if call.ID == "" || !seen[key] {
+			calls = append(calls, call)
+		}
+		seen[key] = true
 	}
 	return calls
 }

@@ -232,8 +232,8 @@ func TestToolCalls(t *testing.T) {
 		}, []string{" f {}", " f {}", " g {}"}},
 		"same id": {[]string{
 			`[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]`,
-			`[{"index":1,"id":"a","function":{"name":"f","arguments":"{}"}}]`,
-		}, []string{"a f {}", " f {}"}},
+			`[{"index":1,"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}}]`,
+		}, []string{"a f {}", ` f {"x":1}`}},
 		"id of an earlier turn": {[]string{
 			`[{"index":0,"id":"c1","function":{"name":"f","arguments":"{}"}}]`,
 		}, []string{" f {}"}},

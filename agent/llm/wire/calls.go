@@ -1,10 +1,13 @@
 package wire
 
 import (
+	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/json"
+	"errors"
+	"io"
 	"strings"
 
 	"gateway/agent/llm"
@@ -90,6 +93,43 @@ func SentArguments(args string) string {
 		return "{}"
 	}
 	return string(b)
+}
+
+// OneObject returns the arguments of a call in text. Some servers send an empty object before the
+// arguments, or send the arguments several times, also encoded as a string. OneObject returns text
+// unchanged if it has different arguments.
+func OneObject(text string) string {
+	if json.Valid([]byte(text)) {
+		return text
+	}
+	found := ""
+	for dec := json.NewDecoder(strings.NewReader(text)); ; {
+		var raw json.RawMessage
+		switch err := dec.Decode(&raw); {
+		case errors.Is(err, io.EOF):
+			return found
+		case err != nil:
+			return text
+		}
+		value := TextOf(raw)
+		switch {
+		case !strings.HasPrefix(value, "{"):
+			return text
+		case found == "" || CompactJSON(found) == "{}":
+			found = value
+		case CompactJSON(found) != CompactJSON(value):
+			return text
+		}
+	}
+}
+
+// CompactJSON returns a JSON value without white space, or the text itself if it is not JSON.
+func CompactJSON(text string) string {
+	var b bytes.Buffer
+	if json.Compact(&b, []byte(text)) != nil {
+		return text
+	}
+	return b.String()
 }
 
 // plainName returns s with "_" for each character that is not allowed in names.

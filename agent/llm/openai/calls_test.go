@@ -1,0 +1,80 @@
+package openai
+
+import (
+	"testing"
+
+	"gateway/agent/llm"
+)
+
+// Some servers send the arguments of a call again, whole, or send an empty object before them. The
+// call is made once, with the arguments that it has.
+func TestRepeatedCalls(t *testing.T) {
+	tests := map[string]struct {
+		deltas []string
+		want   []string
+	}{
+		// Bedrock. See https://github.com/openai/openai-agents-js/pull/712.
+		"empty object first": {[]string{
+			`[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]`,
+			`[{"index":0,"function":{"arguments":"{\"x\""}}]`,
+			`[{"index":0,"function":{"arguments":":1}"}}]`,
+		}, []string{`a f {"x":1}`}},
+		// Gateways before GLM and Cursor. See https://github.com/anomalyco/opencode/pull/17339.
+		"whole arguments again": {[]string{
+			`[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]`,
+			`[{"index":0,"function":{"arguments":"{\"x\":1}"}}]`,
+			`[{"index":0,"function":{"arguments":"{\"x\":1}"}}]`,
+			`[{"index":0,"function":{"arguments":""}}]`,
+		}, []string{`a f {"x":1}`}},
+		"whole call again": {[]string{
+			`[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":"}}]`,
+			`[{"index":0,"id":"a","function":{"arguments":"1}"}}]`,
+			`[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}}]`,
+		}, []string{`a f {"x":1}`}},
+		// LiteLLM. See https://github.com/BerriAI/litellm/issues/20480.
+		"whole call again, as a string": {[]string{
+			`[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}}]`,
+			`[{"index":0,"id":"a","function":{"name":"f","arguments":"\"{\\\"x\\\":1}\""}}]`,
+		}, []string{`a f {"x":1}`}},
+		// New API. See https://github.com/QuantumNous/new-api/issues/6278.
+		"whole call again, with another number": {[]string{
+			`[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":"}}]`,
+			`[{"index":0,"function":{"arguments":"1}"}}]`,
+			`[{"index":1,"id":"a","function":{"name":"f","arguments":"{\"x\": 1}"}}]`,
+		}, []string{`a f {"x":1}`}},
+		"same id for another call": {[]string{
+			`[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}}]`,
+			`[{"index":1,"id":"a","function":{"name":"f","arguments":"{\"x\":2}"}}]`,
+		}, []string{`a f {"x":1}`, ` f {"x":2}`}},
+		"same id and number for another call": {[]string{
+			`[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}}]`,
+			`[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":2}"}}]`,
+		}, []string{`a f {"x":1}`, ` f {"x":2}`}},
+		"empty object first, with id and name": {[]string{
+			`[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]`,
+			`[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":2}"}}]`,
+		}, []string{`a f {"x":2}`}},
+		"equal calls with ids of their own": {[]string{
+			`[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}}]`,
+			`[{"index":1,"id":"b","function":{"name":"f","arguments":"{\"x\":1}"}}]`,
+		}, []string{`a f {"x":1}`, `b f {"x":1}`}},
+		"brace within a text": {[]string{
+			`[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":\"if {}"}}]`,
+			`[{"index":0,"function":{"arguments":"{}\"}"}}]`,
+		}, []string{`a f {"x":"if {}{}"}`}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var lines []string
+			for _, d := range tt.deltas {
+				lines = append(lines, `data: {"choices":[{"delta":{"tool_calls":`+d+`}}]}`)
+			}
+			_, m := start(t, frames(append(lines, stop, done)...))
+			_, resp, err := collect(t.Context(), m, conversation(nil))
+			if err != nil || resp.Finish != llm.FinishToolCalls {
+				t.Fatalf("got %+v, %v", resp, err)
+			}
+			checkCalls(t, resp.Message.ToolCalls, tt.want)
+		})
+	}
+}
