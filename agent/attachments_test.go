@@ -564,3 +564,28 @@ func TestInterruptDuringFetch(t *testing.T) {
 		w.wantAsked(1, "user: [photo, image/png, media/a.png] look\n\nwhat is it?")
 	})
 }
+
+// A model that accepts fewer images is asked again with the newest of them, until it accepts them.
+func TestTooManyImages(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.withFiles()
+		few := llmtest.Fail(llm.TooManyImages)
+		w.model.Queue(few, few, llmtest.Say("one"), few, few, few, llmtest.Say("none"))
+		w.start()
+		m := carrying(w.message("a", "look"))
+		for range 8 {
+			m.Attachments = append(m.Attachments, photo("a.png"))
+		}
+		w.put(m)
+		w.wantAnswers("a", "one")
+		w.say("a", "again")
+		w.wantAnswers("a", "one", "none")
+		for i, want := range []int{6, 3, 1, 6, 3, 1, 0} {
+			if loaded, _ := images(w.request(i + 1)); loaded != want {
+				w.t.Errorf("request %d has %d images, want %d", i+1, loaded, want)
+			}
+		}
+		w.wantQuiet()
+	})
+}

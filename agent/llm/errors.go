@@ -20,6 +20,7 @@ const (
 	OutOfQuota     Kind = "out of quota"     // the account has no credit left
 	ContextTooLong Kind = "context too long" // the conversation exceeds the context window
 	NoImages       Kind = "no images"        // the model refuses the images; ask without Data
+	TooManyImages  Kind = "too many images"  // the model takes fewer images; ask with the newest
 	BadThoughts    Kind = "bad thoughts"     // it refuses earlier thoughts; ask without Extra
 	NoTools        Kind = "no tools"         // the model can't call tools; ask without Tools
 	ContentRefused Kind = "content refused"  // the provider's content filter refused it

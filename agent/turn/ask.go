@@ -24,6 +24,7 @@ type modelCaller struct {
 	images    map[string]llm.Image // images loaded for this turn, by path
 
 	noImages   bool // the model has refused an image
+	halved     int  // how often the model has refused the number of images
 	noThoughts bool // the provider has refused thoughts of earlier answers
 	noTools    bool // the model has refused tools
 }

@@ -83,7 +83,7 @@ func (t *reader) ambient(ctx context.Context, r bus.Received) []bus.Received {
 
 // withImages returns messages with the data of the newest images. Older images are only mentioned.
 func (t *modelCaller) withImages(ctx context.Context, messages []llm.Message) []llm.Message {
-	left := prompt.MaxImages
+	left := prompt.MaxImages >> t.halved
 	if t.noImages || t.settings.NoImages || t.env.Attachments.Media == nil {
 		left = 0
 	}

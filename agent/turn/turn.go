@@ -511,6 +511,10 @@ func (t *runner) failed(ctx context.Context, err error) (done bool, _ error) {
 		t.noImages = true
 		return false, nil
 	}
+	if ok && e.Kind == llm.TooManyImages && prompt.MaxImages>>t.halved > 0 {
+		t.halved++
+		return false, nil
+	}
 	if ok && e.Kind == llm.BadThoughts && !t.noThoughts {
 		t.noThoughts = true
 		return false, nil

@@ -96,7 +96,7 @@ func ErrorText(err error) string {
 	case llm.NotFound:
 		return "The language model's provider does not know the configured model, or not under this " +
 			"address. The person who runs me must correct model or base_url in the configuration."
-	case llm.BadRequest, llm.BadThoughts, llm.NoTools:
+	case llm.BadRequest, llm.BadThoughts, llm.NoTools, llm.NoImages, llm.TooManyImages:
 		return "The language model's provider does not accept what I send it in this conversation. " +
 			"Start a new one with /new. If that does not help, the person who runs me finds the " +
 			"reason in the log and must correct the configuration."

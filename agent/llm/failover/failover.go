@@ -42,9 +42,9 @@ type Options struct {
 // A Chain is a list of models with the preferred one first. It implements [llm.Model].
 //
 // Errors of kinds that are [llm.Kind.Temporary] are retried on the same model. After other errors
-// the Chain tries the next model at once. The exceptions are [llm.ContextTooLong],
-// [llm.NoImages] and [llm.BadThoughts]: the Chain returns them, because only the caller can change
-// the conversation. If all models fail, the Chain returns the last model's error.
+// the Chain tries the next model at once. The exceptions are [llm.ContextTooLong], [llm.NoImages],
+// [llm.TooManyImages] and [llm.BadThoughts]: the Chain returns them, because only the caller can
+// change the conversation. If all models fail, the Chain returns the last model's error.
 type Chain struct {
 	links []*link
 	log   *slog.Logger
@@ -91,7 +91,11 @@ func (c *Chain) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event
 
 // forCaller reports whether only the caller can resolve the error, by changing the conversation.
 func forCaller(kind llm.Kind) bool {
-	return kind == llm.ContextTooLong || kind == llm.NoImages || kind == llm.BadThoughts
+	switch kind {
+	case llm.ContextTooLong, llm.NoImages, llm.TooManyImages, llm.BadThoughts:
+		return true
+	}
+	return false
 }
 
 // order returns the models to try: all that are not cooling down. If all are cooling down, it

@@ -66,8 +66,20 @@ func (c Caller) Failed(ctx, callCtx context.Context, err error) error {
 // although req has none, it changes the error's kind.
 func (c Caller) FailedRequest(ctx, callCtx context.Context, err error, req llm.Request) error {
 	err = c.Failed(ctx, callCtx, err)
-	if e, ok := errors.AsType[*llm.Error](err); ok && (e.Kind == llm.NoImages && !hasImages(req) ||
-		e.Kind == llm.BadThoughts && !hasExtra(req) || e.Kind == llm.NoTools && len(req.Tools) == 0) {
+	e, ok := errors.AsType[*llm.Error](err)
+	if !ok {
+		return err
+	}
+	blameless := false
+	switch e.Kind {
+	case llm.NoImages, llm.TooManyImages:
+		blameless = !hasImages(req)
+	case llm.BadThoughts:
+		blameless = !hasExtra(req)
+	case llm.NoTools:
+		blameless = len(req.Tools) == 0
+	}
+	if blameless {
 		e.Kind = llm.BadRequest
 	}
 	return err

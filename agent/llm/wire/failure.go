@@ -211,7 +211,12 @@ var (
 		"not a multimodal", "not multimodal", "not a vision", "no vision", "not allowed",
 		"not enabled", "not a valid image", "invalid image", "could not process image",
 		"cannot process image", "unable to process",
+		"missing data required", // Ollama
 	}
+	// A message that has an image word and one of these says that the request has more images than
+	// the model accepts, or larger ones.
+	manyImageWords = []string{"too many", "at most", "more than", "maximum of", "maximum number",
+		"supports up to"}
 	// A message that has a word of each list says that the provider does not accept the thoughts of
 	// an earlier answer. It signs them, and refuses those of another model, key or project.
 	thoughtWords    = []string{"thought", "thinking"}
@@ -253,6 +258,9 @@ func (f *Failure) Kind() llm.Kind {
 	case f.isBadRequest() && ContainsAny(words, thoughtWords...) &&
 		ContainsAny(words, badThoughtWords...):
 		return llm.BadThoughts
+	case f.isBadRequest() && ContainsAny(words, imageWords...) &&
+		ContainsAny(words, manyImageWords...):
+		return llm.TooManyImages
 	case f.noImages(words):
 		return llm.NoImages
 	case f.isBadRequest() && ContainsAny(words, noToolWords...):
@@ -263,11 +271,12 @@ func (f *Failure) Kind() llm.Kind {
 	return f.kindByStatus(words)
 }
 
-// isBadRequest reports whether the provider may mean a part of the request.
+// isBadRequest reports whether the provider may mean a part of the request. Servers of local models
+// answer 500 in this case.
 func (f *Failure) isBadRequest() bool {
 	switch f.Status {
 	case 0, http.StatusBadRequest, http.StatusNotFound, http.StatusUnsupportedMediaType,
-		http.StatusUnprocessableEntity:
+		http.StatusUnprocessableEntity, http.StatusInternalServerError:
 		return true
 	}
 	return false
