@@ -520,6 +520,7 @@ func (t *runner) failed(ctx context.Context, err error) (done bool, _ error) {
 		return false, nil
 	}
 	if ok && e.Kind == llm.NoTools && !t.noTools {
+		t.logger().WarnContext(ctx, "model is asked without tools", "err", err)
 		t.noTools = true
 		return false, nil
 	}

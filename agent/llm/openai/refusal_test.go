@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"encoding/json"
 	"errors"
 	"testing"
 
@@ -12,6 +13,8 @@ import (
 func TestRefusals(t *testing.T) {
 	images := ask("x")
 	images.Messages[1].Images = []llm.Image{{Type: "image/png", Data: []byte("png")}}
+	tools := ask("x")
+	tools.Tools = []llm.ToolSpec{{Name: "look", Schema: json.RawMessage(`{"type":"object"}`)}}
 	for _, tt := range []struct {
 		status int
 		body   string
@@ -35,6 +38,14 @@ func TestRefusals(t *testing.T) {
 		// Azure. See https://github.com/the-open-agent/openagent/issues/874.
 		{400, `{"error":{"message":"Too many images in request. Max is 10."}}`,
 			images, llm.TooManyImages},
+		// vLLM without --enable-auto-tool-choice. See
+		// https://github.com/openagents-org/openagents/issues/285.
+		{400, `{"error":{"message":"\"auto\" tool choice requires --enable-auto-tool-choice and ` +
+			`--tool-call-parser to be set","type":"BadRequestError","param":null,"code":400}}`,
+			tools, llm.NoTools},
+		// llama.cpp without --jinja. See https://github.com/QwenLM/Qwen3.8/issues/44.
+		{500, `{"error":{"code":500,"message":"tools param requires --jinja flag",` +
+			`"type":"server_error"}}`, tools, llm.NoTools},
 	} {
 		m := raw(t, tt.status, "application/json", tt.body)
 		_, _, err := collect(t.Context(), m, tt.req)

@@ -226,7 +226,9 @@ var (
 		"found that support tool use",                                     // OpenRouter
 		"tool calling is not supported", "tool calling` is not supported", // Perplexity, Groq
 		"not support function calling", "function calling is not supported",
-		"'tools' is not supported", // OpenAI
+		"'tools' is not supported",                                 // OpenAI
+		"--enable-auto-tool-choice",                                // vLLM
+		"tools param requires --jinja", "unsupported param: tools", // llama.cpp
 	}
 	// Groq checks the calls of its models, and blames the request for a wrong one.
 	wrongCallWords = []string{"tool_use_failed", "tool call validation failed"}
