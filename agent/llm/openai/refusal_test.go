@@ -58,3 +58,39 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 }
+
+// The errors of servers for a conversation that is too long have the kind that makes the gateway
+// shorten it.
+func TestTooLong(t *testing.T) {
+	for _, tt := range []struct {
+		status int
+		body   string
+	}{
+		// LM Studio, within the stream. See https://github.com/anomalyco/opencode/issues/11141.
+		{200, "event: error\ndata: {\"error\":{\"message\":\"Cannot truncate prompt with n_keep " +
+			"(15028) >= n_ctx (7424)\"}}\n\n"},
+		// vLLM, and Xinference, which runs it. See https://github.com/langchain-ai/deepagents/issues/468.
+		{400, `{"error":{"message":"The decoder prompt (length 21535) is longer than the maximum ` +
+			`model length of 16384.","type":"BadRequestError","code":400}}`},
+		{500, `{"detail":"[address=0.0.0.0:43769, pid=1065] The decoder prompt (length 66501) is ` +
+			`longer than the maximum model length of 65536."}`},
+		// SGLang. See https://github.com/sgl-project/sglang/issues/4048.
+		{400, `{"object":"error","message":"Input length (160062 tokens) exceeds the maximum ` +
+			`allowed length (59862 tokens). Use a shorter input or enable --allow-auto-truncate."}`},
+		// SiliconFlow. See https://github.com/chatboxai/chatbox/issues/2060.
+		{400, `{"code":20015,"message":"length of prompt_tokens (68957) must be less than ` +
+			`max_seq_len (65536).","data":null}`},
+		// Text Generation Inference. See https://github.com/meta-llama/llama/issues/1103.
+		{422, "{\"error\":\"Input validation error: `inputs` must have less than 4096 tokens. " +
+			"Given: 4545\",\"error_type\":\"validation\"}"},
+	} {
+		kind := "application/json"
+		if tt.status == 200 {
+			kind = "text/event-stream"
+		}
+		_, _, err := collect(t.Context(), raw(t, tt.status, kind, tt.body), ask("x"))
+		if e, ok := errors.AsType[*llm.Error](err); !ok || e.Kind != llm.ContextTooLong {
+			t.Errorf("%s: got %v, want %s", tt.body, err, llm.ContextTooLong)
+		}
+	}
+}

@@ -187,9 +187,14 @@ var (
 		"prompt token count",                                        // GitHub Copilot
 		"prompt exceeds max length", "more than max tokens allowed", // GLM
 		"max input token limit", "prompt tokens (", // Bedrock
-		"maximum allowed input length", // Poolside
-		"exceeds the model's max",      // Cohere
-		"`max_new_tokens` must be",     // Together, Hugging Face
+		"maximum allowed input length",       // Poolside
+		"n_ctx",                              // LM Studio
+		"maximum model length",               // vLLM
+		"exceeds the maximum allowed length", // SGLang
+		"max_seq_len",                        // SiliconFlow
+		"`inputs` must have less than",       // Hugging Face
+		"exceeds the model's max",            // Cohere
+		"`max_new_tokens` must be",           // Together, Hugging Face
 	}
 	quotaWords = []string{
 		"insufficient_quota", "insufficient balance", "insufficient_balance",
