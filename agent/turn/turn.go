@@ -242,6 +242,10 @@ func (t *runner) step(ctx context.Context, resp *llm.Response) (done bool, err e
 		}
 		return false, t.boundary(ctx)
 
+	case resp.Finish == llm.FinishFiltered:
+		t.partial += m.Text
+		return true, t.fail(ctx, ErrorText(&llm.Error{Kind: llm.ContentRefused}))
+
 	case resp.Finish == llm.FinishLength && m.Text != "" && t.continued < maxContinued:
 		t.continued++
 		t.partial += m.Text

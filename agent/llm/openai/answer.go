@@ -2,6 +2,7 @@ package openai
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"gateway/agent/llm"
@@ -127,13 +128,21 @@ func isBroken(reason string) bool {
 	return strings.HasPrefix(reason, "function_call_filter") || reason == "MALFORMED_FUNCTION_CALL"
 }
 
+// filterReasons are Gemini's own reasons for an answer that its filter broke off.
+var filterReasons = []string{"safety", "recitation", "blocklist", "prohibited_content", "spii",
+	"image_safety"}
+
 func finishOf(reason string, calls bool) llm.Finish {
+	reason = strings.ToLower(reason)
 	switch reason {
 	case "length", "max_tokens",
 		"model_length",                  // Mistral
 		"model_context_window_exceeded": // GLM
 		return llm.FinishLength
-	case "content_filter", "sensitive": // GLM has the latter
+	case "sensitive": // GLM
+		return llm.FinishFiltered
+	}
+	if strings.HasPrefix(reason, "content_filter") || slices.Contains(filterReasons, reason) {
 		return llm.FinishFiltered
 	}
 	if calls { // some providers send "stop" in this case

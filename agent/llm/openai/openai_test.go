@@ -305,6 +305,10 @@ func TestFinish(t *testing.T) {
 		"stop": llm.FinishStop, "length": llm.FinishLength, "max_tokens": llm.FinishLength,
 		"model_length": llm.FinishLength, "model_context_window_exceeded": llm.FinishLength,
 		"content_filter": llm.FinishFiltered, "sensitive": llm.FinishFiltered, "eos": llm.FinishStop,
+		// Gemini. See https://github.com/HKUDS/Vibe-Trading/pull/308.
+		"SAFETY": llm.FinishFiltered, "RECITATION": llm.FinishFiltered,
+		"PROHIBITED_CONTENT": llm.FinishFiltered, "content_filter: SPII": llm.FinishFiltered,
+		"STOP": llm.FinishStop, "MAX_TOKENS": llm.FinishLength,
 	} {
 		_, m := start(t, frames(strings.Replace(stop, "stop", reason, 1), done))
 		_, resp, err := collect(t.Context(), m, ask("x"))
