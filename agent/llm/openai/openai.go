@@ -97,8 +97,10 @@ type Model struct {
 
 // Lessons from refused requests, as bits.
 const (
-	nameTools uint32 = 1 << iota // calls need tools, also if they may not be used
-	newLimit                     // the output limit is max_completion_tokens
+	nameTools       uint32 = 1 << iota // calls need tools, also if they may not be used
+	newLimit                           // the output limit is max_completion_tokens
+	noStreamOptions                    // there is no field stream_options
+	plainMessages                      // messages have only the fields of the protocol
 )
 
 var _ llm.Model = (*Model)(nil)
@@ -150,7 +152,7 @@ func (m *Model) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event
 		known := m.lessons.Load()
 		show := func(e llm.Event) bool { return yield(e, nil) }
 		a, err := m.answer(ctx, req, show)
-		for lesson := lessonOf(req, err); lesson&^known != 0; lesson = lessonOf(req, err) {
+		for lesson := m.lessonOf(req, err); lesson&^known != 0; lesson = m.lessonOf(req, err) {
 			known |= lesson
 			m.lessons.Or(lesson)
 			a, err = m.answer(ctx, req, show)

@@ -75,10 +75,10 @@ type wireTool struct {
 // that the provider's prompt cache works.
 func (m *Model) body(req llm.Request) (outgoing, error) {
 	w := wireRequest{Model: m.id, Messages: []any{}, Stream: true}
-	if !m.quirks.strict {
+	lessons := m.lessons.Load()
+	if !m.quirks.strict && lessons&noStreamOptions == 0 {
 		w.StreamOptions = map[string]any{"include_usage": true}
 	}
-	lessons := m.lessons.Load()
 	if m.quirks.newMaxTokens || lessons&newLimit != 0 {
 		w.MaxCompletionTokens = req.MaxOutput
 	} else {
@@ -131,7 +131,7 @@ func calledTools(messages []llm.Message) (specs []llm.ToolSpec) {
 }
 
 // lessonOf returns how the provider wants req instead, if err says so, or 0.
-func lessonOf(req llm.Request, err error) uint32 {
+func (m *Model) lessonOf(req llm.Request, err error) uint32 {
 	e, ok := errors.AsType[*llm.Error](err)
 	if !ok || e.Kind != llm.BadRequest {
 		return 0
@@ -146,8 +146,35 @@ func lessonOf(req llm.Request, err error) uint32 {
 	// The names of Azure's deployments and of a proxy's models need not tell what they are.
 	case req.MaxOutput > 0 && strings.Contains(words, "use 'max_completion_tokens' instead"):
 		return newLimit
+	case !wire.ContainsAny(words, unknownWords...):
+	case strings.Contains(words, "stream_options"):
+		return noStreamOptions
+	case slices.ContainsFunc(m.ownFields(req), func(name string) bool {
+		name = strings.ToLower(name)
+		return wire.ContainsAny(words, "'"+name, `"`+name, "`"+name, "."+name)
+	}):
+		return plainMessages
 	}
 	return 0
+}
+
+// unknownWords are words of providers that refuse a field.
+var unknownWords = []string{"unsupported", "not supported", "not permitted", "not allowed",
+	"unknown", "unrecognized", "unexpected", "cannot find field"}
+
+// ownFields returns the names of the fields in messages of req that the protocol does not have.
+// Strict providers are behind proxies, too, whose addresses do not tell.
+func (m *Model) ownFields(req llm.Request) (names []string) {
+	if m.quirks.reasoningBack {
+		names = append(names, "reasoning_content")
+	}
+	for _, msg := range req.Messages {
+		names = slices.AppendSeq(names, maps.Keys(msg.Extra))
+		for _, c := range msg.ToolCalls {
+			names = slices.AppendSeq(names, maps.Keys(c.Extra))
+		}
+	}
+	return names
 }
 
 // noMessages is the empty list that the messages replace.
@@ -242,7 +269,8 @@ func (r *outgoingReader) Read(b []byte) (n int, err error) {
 // new id in ids under the old one, for the call's result.
 func (m *Model) message(msg llm.Message, ids map[string]string) (any, error) {
 	own := m.ownExtra(msg)
-	withExtra := own && !m.quirks.strictMessages
+	plain := m.quirks.strictMessages || m.lessons.Load()&plainMessages != 0
+	withExtra := own && !plain
 	w := wireMessage{Role: msg.Role, Content: contentOf(msg),
 		ToolCallID: cmp.Or(ids[msg.ToolCallID], msg.ToolCallID)}
 	for i, c := range msg.ToolCalls {
@@ -269,7 +297,7 @@ func (m *Model) message(msg llm.Message, ids map[string]string) (any, error) {
 		}
 		w.ToolCalls = append(w.ToolCalls, entry)
 	}
-	if m.quirks.reasoningBack && msg.Role == llm.Assistant {
+	if m.quirks.reasoningBack && !plain && msg.Role == llm.Assistant {
 		// Another model or the gateway wrote a message without reasoning. Moonshot refuses a call
 		// whose reasoning is missing or empty, and DeepSeek any such message of a conversation with
 		// tools.
