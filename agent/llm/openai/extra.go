@@ -1,9 +1,11 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 
 	"gateway/agent/llm"
 )
@@ -67,6 +69,51 @@ func (e extraFields) merged() map[string]json.RawMessage {
 			}
 			whole[name] = part
 		}
+		whole[name] = joinThoughts(whole[name])
+	}
+	return whole
+}
+
+// joinThoughts returns the list raw with the pieces of each thought joined to one entry. LiteLLM
+// sends Claude's thoughts in pieces without a number. The last piece has the signature, and may
+// have the whole thought once more. joinThoughts returns other values unchanged.
+func joinThoughts(raw json.RawMessage) json.RawMessage {
+	var list []map[string]json.RawMessage
+	if !bytes.Contains(raw, []byte(`"thinking"`)) || json.Unmarshal(raw, &list) != nil {
+		return raw
+	}
+	var joined []map[string]json.RawMessage
+	var thought strings.Builder
+	open := false // the last entry of joined is a thought whose pieces are in thought
+	finish := func() {
+		if text, err := json.Marshal(thought.String()); open && err == nil {
+			joined[len(joined)-1]["thinking"] = text
+		}
+		thought.Reset()
+		open = false
+	}
+	for _, entry := range list {
+		if textOf(entry["type"]) != "thinking" || entry["index"] != nil {
+			finish()
+			joined = append(joined, entry)
+			continue
+		}
+		if !open {
+			joined, open = append(joined, make(map[string]json.RawMessage)), true
+		}
+		maps.Copy(joined[len(joined)-1], entry)
+		text, signed := string(textOf(entry["thinking"])), textOf(entry["signature"]) != ""
+		if !signed || text != thought.String() {
+			thought.WriteString(text)
+		}
+		if signed {
+			finish()
+		}
+	}
+	finish()
+	whole, err := json.Marshal(joined)
+	if err != nil || len(joined) == len(list) {
+		return raw
 	}
 	return whole
 }

@@ -50,6 +50,26 @@ func TestExtraFields(t *testing.T) {
 	}
 }
 
+// LiteLLM sends Claude's thoughts in pieces without a number. The signature comes last, alone or
+// with the whole thought once more. Claude accepts only a whole thought with its signature. See
+// https://github.com/BerriAI/litellm/issues/29428.
+func TestThinkingBlocks(t *testing.T) {
+	piece := func(thought, signature string) string {
+		return fmt.Sprintf(`[{"type":"thinking","thinking":%q,"signature":%q}]`, thought, signature)
+	}
+	for _, last := range []string{piece("", "S1"), piece("One. Two.", "S1")} {
+		got, _ := collectExtra(t, []string{piece("One. ", ""), piece("Two.", ""), last,
+			`[{"type":"redacted_thinking","data":"D"}]`, piece("Three.", ""),
+			`[{"type":"thinking","thinking":"","signature":null}]`, piece("", "S2")})
+		const want = `[{"signature":"S1","thinking":"One. Two.","type":"thinking"},` +
+			`{"data":"D","type":"redacted_thinking"},` +
+			`{"signature":"S2","thinking":"Three.","type":"thinking"}]`
+		if got != want {
+			t.Errorf("%s last: got %s, want %s", last, got, want)
+		}
+	}
+}
+
 // Twice as much reasoning takes about twice as much memory.
 func TestLongReasoning(t *testing.T) {
 	const words = 2000
