@@ -117,6 +117,10 @@ func (m *Model) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event
 			}
 			return err
 		})
+		if failure, _ := errors.AsType[*wire.Failure](err); a.stop != "" && failure == nil &&
+			!errors.Is(err, errBroken) && ctx.Err() == nil {
+			err = nil // only the last event is missing; some proxies cut it off
+		}
 		switch {
 		case errors.Is(err, errBroken):
 		case err != nil:
@@ -208,7 +212,7 @@ func events(stream io.Reader, handle func(*event) error) error {
 		if err := json.Unmarshal(data, &e); err != nil {
 			return fmt.Errorf("event: %w", err)
 		}
-		if e.Type == "error" {
+		if e.Type == "error" || e.Type == "" && !wire.IsEmpty(e.Error) { // proxies omit the type
 			return wire.ParseFailure(e.Error)
 		}
 		if err := handle(&e); err != nil {

@@ -77,6 +77,35 @@ func TestRepeatedArguments(t *testing.T) {
 	}
 }
 
+// An answer is complete if the stream ends between its reason to stop and its last event, as behind
+// some proxies. See https://github.com/sudoprivacy/sudocode/pull/576. An error that a proxy puts
+// into the stream is one without a type, too.
+func TestStreamsOfProxies(t *testing.T) {
+	const begin = `data: {"type":"content_block_start","content_block":{"type":"text","text":"hi"}}
+`
+	const delta = `data: {"type":"message_delta","delta":{"stop_reason":"end_turn"}}
+`
+	for stream, want := range map[string]llm.Kind{
+		begin + delta: "",
+		begin + delta + "event: message_stop\ndata: {\"ty": "",
+		begin: llm.Unavailable,
+		begin + `data: {"error":{"message":"rate limit reached","code":429}}`: llm.RateLimited,
+	} {
+		m := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, stream)
+		})
+		text, _, err := collect(t.Context(), m, ask("hello"))
+		kind := llm.Kind("")
+		if e, ok := errors.AsType[*llm.Error](err); ok {
+			kind = e.Kind
+		}
+		if kind != want || text != "hi" {
+			t.Errorf("%s: got %q, %v, want %q", stream, text, err, want)
+		}
+	}
+}
+
 // The client stops reading an answer that is too long.
 func TestEndlessAnswer(t *testing.T) {
 	m := serve(t, func(w http.ResponseWriter, _ *http.Request) {
