@@ -12,6 +12,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/http/cookiejar"
 	"net/url"
 	"path"
 	"strings"
@@ -81,7 +82,10 @@ func (f *fetcher) get(ctx context.Context, a fetchArgs) (*page, error) {
 	req.Header.Set("User-Agent", f.agent)
 	req.Header.Set("Accept", "text/html,application/xhtml+xml,text/markdown;q=0.9,"+
 		"application/pdf;q=0.9,text/plain;q=0.9,*/*;q=0.5")
-	resp, err := f.client.Do(req)
+	client := *f.client
+	// The cookies live for the redirects of this call only. New never fails.
+	client.Jar, _ = cookiejar.New(nil)
+	resp, err := client.Do(req)
 	if err != nil {
 		return nil, explain(err, req.URL.String())
 	}

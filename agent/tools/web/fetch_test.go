@@ -85,6 +85,32 @@ func (s *site) fetch(url string, more ...any) (tool.Result, error) {
 	return s.tools[1].Run(s.Context(), tool.Call{Args: b})
 }
 
+// Many sites redirect to themselves until the client sends a cookie, such as those of publishers
+// and newspapers. A cookie is not kept for another call.
+func TestFetchWithCookie(t *testing.T) {
+	s := newSite(t)
+	s.mux.HandleFunc("/article", func(w http.ResponseWriter, r *http.Request) {
+		if _, err := r.Cookie("seen"); err != nil {
+			http.Redirect(w, r, "/welcome", http.StatusFound)
+			return
+		}
+		_, _ = io.WriteString(w, "the article")
+	})
+	s.mux.HandleFunc("/welcome", func(w http.ResponseWriter, r *http.Request) {
+		if len(r.Cookies()) > 0 {
+			t.Errorf("another call sends the cookies %v", r.Cookies())
+		}
+		http.SetCookie(w, &http.Cookie{Name: "seen", Value: "1", Path: "/"})
+		http.Redirect(w, r, "/article", http.StatusFound)
+	})
+	for range 2 {
+		r, err := s.fetch("/article")
+		if err != nil || !strings.HasSuffix(r.Text, "the article") {
+			t.Errorf("got %q, %v", r.Text, err)
+		}
+	}
+}
+
 func TestFetchText(t *testing.T) {
 	s := newSite(t)
 	s.serve("/page", "text/html", "<title>A\u202e <b>\ntitle</title><p>Hello, <b>you</b>.</p>")
