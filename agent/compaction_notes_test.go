@@ -115,7 +115,7 @@ func TestNotesThatBreakOff(t *testing.T) {
 				if n := w.count(used) - before; n < 1000 {
 					t.Errorf("%d tokens are counted for the notes, want those of the prompt", n)
 				}
-				n := w.count("SELECT count(*) FROM usage WHERE kind = 'person' AND input > 0")
+				n := w.count("SELECT count(*) FROM usage WHERE kind = 'person' AND key = '5' AND input > 0")
 				if want := map[string]int{"/stop": 1}[end]; n != want {
 					t.Errorf("%d people are charged, want %d", n, want)
 				}

@@ -48,6 +48,26 @@ func (w *world) tell() {
 	w.t.Fatal("the outcomes are not told")
 }
 
+// An answer of a server that reports no usage is counted, too: a budget must hold with every
+// server.
+func TestBudgetWithoutUsage(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.opts.Usage = budget.New(&budget.Options{Day: budget.Limit{Tokens: 8000}})
+		w.model.Queue(llmtest.Say(strings.Repeat("word ", 8000)))
+		w.start()
+		w.say("a", "hello")
+		w.sleep(time.Minute)
+		w.say("b", "hello")
+		w.sleep(time.Minute)
+		told := w.outbox("b")
+		if last := told[len(told)-1].Text; !strings.Contains(last, "the budget is spent") {
+			t.Errorf("another chat is told %.80q", last)
+		}
+		w.wantQuiet()
+	})
+}
+
 // The usage of a turn and of its sub-agents adds up to one limit, also after the turn has ended
 // and in the next process.
 func TestTurnLimitOfAllTogether(t *testing.T) {

@@ -97,7 +97,7 @@ func (c *Calls) Ask(
 		}
 		answer += len(ev.Text)
 		if resp := ev.Response; resp != nil {
-			c.Estimates.LearnFrom(req, resp)
+			c.Complete(req, resp)
 			return resp, c.bill(ctx, who, resp)
 		}
 	}
@@ -114,6 +114,19 @@ func (c *Calls) Broken(
 		u.Output = c.Estimates.Tokens(model, answer)
 	}
 	return u
+}
+
+// Complete learns from the usage in resp, the answer to req, and replaces counts that are missing
+// by estimates: a server that reports no usage must not make an answer free.
+func (c *Calls) Complete(req llm.Request, resp *llm.Response) {
+	c.Estimates.LearnFrom(req, resp)
+	if resp.Usage.Input == 0 {
+		resp.Usage.Input = c.Estimates.Tokens(resp.Model, prompt.Size(req))
+	}
+	if m := resp.Message; resp.Usage.Output == 0 {
+		resp.Usage.Output = c.Estimates.Tokens(resp.Model,
+			len(m.Reasoning)+prompt.TextSize([]llm.Message{m}))
+	}
 }
 
 // bill writes the usage of a call that is not part of a turn.

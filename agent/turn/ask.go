@@ -64,7 +64,7 @@ func (t *modelCaller) ask(ctx context.Context) (resp *llm.Response, err error) {
 		}
 		if ev.Response != nil {
 			ev.Response.Message.ToolCalls = t.tools.Direct(ev.Response.Message.ToolCalls)
-			t.env.Calls.Estimates.LearnFrom(req, ev.Response)
+			t.env.Calls.Complete(req, ev.Response)
 			t.bill.session.Context = ev.Response.Usage.Input
 			t.prompt = ev.Response.Usage.Input + ev.Response.Usage.Output
 			t.shortened = false
