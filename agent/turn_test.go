@@ -57,27 +57,6 @@ func TestBlankAnswers(t *testing.T) {
 	}
 }
 
-// An answer that the provider's filter breaks off does not pass for a whole one, and the model is
-// not asked again.
-func TestFilteredAnswers(t *testing.T) {
-	t.Parallel()
-	refused := turn.ErrorText(&llm.Error{Kind: llm.ContentRefused})
-	for text, want := range map[string]string{"": refused, "Well, ": "Well, \n\n" + refused} {
-		inWorld(t, func(w *world) {
-			filtered := llmtest.Say(text)
-			filtered.Finish = llm.FinishFiltered
-			w.model.Queue(filtered)
-			w.start()
-			w.say("a", "hello")
-			w.wantQuiet()
-			w.wantAnswers("a", want)
-			w.model.Queue(llmtest.Say("next"))
-			w.say("a", "again")
-			w.wantAnswers("a", want, "next")
-		})
-	}
-}
-
 // An answer that reaches the limit of its length is continued in the same message, at most three
 // times.
 func TestContinuation(t *testing.T) {

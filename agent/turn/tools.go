@@ -35,6 +35,7 @@ import (
 type toolRound struct {
 	permissions
 	rounds int               // number of model calls that used tools
+	cut    string            // id of the call whose arguments are incomplete; or ""
 	seen   map[callHash]int  // number of equal calls with equal results
 	asked  question.Question // question for which the turn is suspended
 
@@ -146,6 +147,20 @@ func (t *toolRound) runSideBySide(ctx context.Context, calls []llm.ToolCall) err
 	return err
 }
 
+// cutCall returns the id of the call in resp whose arguments the limit of the answer has cut off,
+// or "". Such a call must not be made without the arguments that have not come.
+func cutCall(resp *llm.Response) string {
+	last := resp.Message.ToolCalls[len(resp.Message.ToolCalls)-1]
+	if resp.Finish == llm.FinishLength && !json.Valid([]byte(last.Arguments)) {
+		return last.ID
+	}
+	return ""
+}
+
+var errCutOff = errors.New("your answer reached the limit of its length before the arguments " +
+	"of this call were complete, so nothing was done; make smaller calls, and write a long file " +
+	"in parts")
+
 // hasEffects reports whether m calls a tool that changes something.
 func (t *conversation) hasEffects(m llm.Message) bool {
 	return slices.ContainsFunc(m.ToolCalls, func(c llm.ToolCall) bool {
@@ -235,6 +250,9 @@ func ToolError(err error, source string) string {
 func (t *toolRound) runTool(
 	ctx context.Context, c llm.ToolCall, granted *question.Question,
 ) (d callResult, err error) {
+	if c.ID == t.cut && t.cut != "" {
+		return callResult{}, errCutOff
+	}
 	found, err := t.tools.Lookup(c.Name)
 	if err != nil {
 		return callResult{}, err

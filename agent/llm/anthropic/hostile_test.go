@@ -106,6 +106,25 @@ func TestStreamsOfProxies(t *testing.T) {
 	}
 }
 
+// A call without arguments has an empty object as arguments, but not if the limit of the answer has
+// cut off its arguments.
+func TestNoArguments(t *testing.T) {
+	for reason, want := range map[string]string{"tool_use": "{}", "max_tokens": ""} {
+		m := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprintf(w, `data: {"type":"content_block_start","content_block":`+
+				`{"type":"tool_use","id":"a","name":"f","input":{}}}
+data: {"type":"message_delta","delta":{"stop_reason":%q}}
+data: {"type":"message_stop"}
+`, reason)
+		})
+		_, r, err := collect(t.Context(), m, ask("hello"))
+		if err != nil || len(r.Message.ToolCalls) != 1 || r.Message.ToolCalls[0].Arguments != want {
+			t.Errorf("%s: got %+v, %v", reason, r, err)
+		}
+	}
+}
+
 // The client stops reading an answer that is too long.
 func TestEndlessAnswer(t *testing.T) {
 	m := serve(t, func(w http.ResponseWriter, _ *http.Request) {

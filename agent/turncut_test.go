@@ -1,0 +1,56 @@
+package agent
+
+import (
+	"strings"
+	"testing"
+
+	"gateway/agent/llm"
+	"gateway/agent/llm/llmtest"
+	"gateway/agent/tool"
+	"gateway/agent/turn"
+)
+
+// An answer that the provider's filter breaks off does not pass for a whole one, and the model is
+// not asked again.
+func TestFilteredAnswers(t *testing.T) {
+	t.Parallel()
+	refused := turn.ErrorText(&llm.Error{Kind: llm.ContentRefused})
+	for text, want := range map[string]string{"": refused, "Well, ": "Well, \n\n" + refused} {
+		inWorld(t, func(w *world) {
+			filtered := llmtest.Say(text)
+			filtered.Finish = llm.FinishFiltered
+			w.model.Queue(filtered)
+			w.start()
+			w.say("a", "hello")
+			w.wantQuiet()
+			w.wantAnswers("a", want)
+			w.model.Queue(llmtest.Say("next"))
+			w.say("a", "again")
+			w.wantAnswers("a", want, "next")
+		})
+	}
+}
+
+// A call whose arguments the limit of an answer has cut off is not made, not even if nothing of its
+// arguments has come. The model learns why.
+func TestCutOffCalls(t *testing.T) {
+	t.Parallel()
+	for _, arguments := range []string{"", `{"path":"a","content":"Once upon a`} {
+		inWorld(t, func(w *world) {
+			cut := llmtest.Call("look", `{}`)
+			cut.Calls = append(cut.Calls, llm.ToolCall{Name: "write", Arguments: arguments})
+			cut.Finish = llm.FinishLength
+			w.tools(act("look", tool.Pure, always("seen")), act("write", tool.Once, always("written")))
+			w.model.Queue(cut, llmtest.Say("in parts, then"))
+			w.start()
+			w.say("a", "hello")
+			w.wantQuiet()
+			w.wantAnswers("a", "in parts, then")
+			messages := w.request(2).Messages
+			look, write := messages[len(messages)-2].Text, messages[len(messages)-1].Text
+			if look != "seen" || !strings.Contains(write, "limit of its length") {
+				t.Errorf("%s: the results are %q and %q", arguments, look, write)
+			}
+		})
+	}
+}
