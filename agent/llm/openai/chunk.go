@@ -17,6 +17,28 @@ type chunk struct {
 	Choices []choice        `json:"choices"`
 	Usage   *usage          `json:"usage"`
 	Error   json.RawMessage `json:"error"`
+
+	// Other forms of an error, in a frame without choices:
+	Object    text            `json:"object"`     // "error", in vLLM's form
+	ErrorCode json.RawMessage `json:"error_code"` // FastChat
+	BaseResp  struct {        // MiniMax
+		Code    int    `json:"status_code"`
+		Message string `json:"status_msg"`
+	} `json:"base_resp"`
+}
+
+// failure returns the failure that the frame reports, or nil. raw is the JSON of the frame.
+func (c *chunk) failure(raw []byte) *wire.Failure {
+	switch {
+	case !wire.IsEmpty(c.Error):
+		return wire.ParseFailure(c.Error)
+	case len(c.Choices) > 0:
+	case c.BaseResp.Code != 0:
+		return &wire.Failure{Message: c.BaseResp.Message}
+	case c.Object == "error", !wire.IsEmpty(c.ErrorCode) && string(c.ErrorCode) != "0":
+		return wire.BodyFailure(raw)
+	}
+	return nil
 }
 
 type choice struct {

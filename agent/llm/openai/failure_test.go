@@ -262,7 +262,14 @@ func TestErrorFrame(t *testing.T) {
 			`"stop"`, `"stop","native_finish_reason":"network_error"`, 1)}, llm.Unavailable},
 		"Groq finds a wrong call": {[]string{`data: {"error":{"message":"Tool choice is none, but ` +
 			`model called a tool","code":"tool_use_failed","status_code":400}}`}, llm.Unavailable},
-		"string":     {[]string{`data: {"error":"rate limit reached"}`}, llm.RateLimited},
+		"string": {[]string{`data: {"error":"rate limit reached"}`}, llm.RateLimited},
+		// Servers whose error has no field "error": vLLM's form, FastChat's, MiniMax's.
+		"object": {[]string{content("x"), `data: {"object":"error","message":"CUDA out of memory",` +
+			`"type":"InternalServerError","param":null,"code":500}`}, llm.Unavailable},
+		"error code": {[]string{content("x"), `data: {"text":"NETWORK ERROR DUE TO HIGH TRAFFIC.",` +
+			`"error_code":50001}`}, llm.Unavailable},
+		"base_resp": {[]string{`data: {"id":"1","choices":null,"model":"","usage":{"total_tokens":0},` +
+			`"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}`}, llm.OutOfQuota},
 		"bare":       {[]string{content("x"), `{"error":{"message":"timed out"}}`}, llm.TimedOut},
 		"with event": {[]string{"event: error\n" + overloaded}, llm.Overloaded},
 		"nested": {[]string{`data: {"error":{"message":"Provider returned error","code":400,` +

@@ -230,8 +230,8 @@ func (c *call) next(stream *openai.ChatCompletionStream, a *answer) (llm.Event, 
 		}
 		return llm.Event{}, fmt.Errorf("frame: %w", err)
 	}
-	if !wire.IsEmpty(frame.Error) {
-		return llm.Event{}, wire.ParseFailure(frame.Error)
+	if failure := frame.failure(raw); failure != nil {
+		return llm.Event{}, failure
 	}
 	event := a.add(&frame)
 	if a.size > maxAnswer {
