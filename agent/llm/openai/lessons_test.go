@@ -77,3 +77,42 @@ func TestWantedFields(t *testing.T) {
 		}
 	}
 }
+
+// Mistral's models want an answer between the results of tools and a message of the user. If their
+// name does not tell, llama.cpp's error does. See
+// https://github.com/eclipse-theia/theia/issues/17104.
+func TestBridgeIsLearned(t *testing.T) {
+	const message = "\n------------\nWhile executing CallExpression at line 189, column 32 in " +
+		"source:\nError: Jinja Exception: After the optional system message, conversation roles must " +
+		"alternate user and assistant roles except for tool calls and results."
+	refused := 0
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body struct{ Messages []struct{ Role llm.Role } }
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			t.Error(err)
+		}
+		for i, m := range body.Messages {
+			if i > 0 && m.Role == llm.User && body.Messages[i-1].Role == llm.ToolRole {
+				refused++
+				w.WriteHeader(http.StatusInternalServerError)
+				_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{
+					"code": 500, "message": message, "type": "server_error"}})
+				return
+			}
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, content("done")+"\n\ndata: [DONE]\n\n")
+	}))
+	defer srv.Close()
+	m := New("test", "local", &Options{BaseURL: srv.URL, HTTP: srv.Client()})
+	req := conversation(nil)
+	req.Messages = append(req.Messages, llm.Message{Role: llm.User, Text: "and now?"})
+	for range 3 {
+		if text, _, err := collect(t.Context(), m, req); err != nil || text != "done" {
+			t.Errorf("got %q, %v", text, err)
+		}
+	}
+	if refused != 1 {
+		t.Errorf("%d requests were refused, want 1", refused)
+	}
+}

@@ -101,6 +101,7 @@ const (
 	newLimit                           // the output limit is max_completion_tokens
 	noStreamOptions                    // there is no field stream_options
 	plainMessages                      // messages have only the fields of the protocol
+	bridged                            // an answer follows the results of tools, see bridge
 )
 
 var _ llm.Model = (*Model)(nil)

@@ -137,7 +137,13 @@ func (m *Model) lessonOf(req llm.Request, err error) uint32 {
 		return 0
 	}
 	words := strings.ToLower(e.Error())
+	if f, ok := errors.AsType[*wire.Failure](err); ok {
+		words = strings.ToLower(f.Code + " " + f.Message) // the whole message
+	}
 	switch {
+	// The name of a model on one's own machine need not tell what it is.
+	case wire.ContainsAny(words, "roles must alternate", "role 'user' after role 'tool'"):
+		return bridged
 	// Bedrock refuses calls in the history of a request without tools, and so do proxies in front of
 	// it and of Claude, such as LiteLLM.
 	case len(req.Tools) == 0 && wire.ContainsAny(words, "without `tools=` param",
@@ -194,6 +200,7 @@ func (m *Model) messages(list []llm.Message) (system, rest []byte, err error) {
 		}
 	}
 	rest = make([]byte, 0, size)
+	isBridged := m.quirks.bridged || m.lessons.Load()&bridged != 0
 	ids := make(map[string]string)
 	for i, msg := range list {
 		if i == 0 && msg.Role == llm.System && len(msg.Extra) == 0 {
@@ -203,7 +210,7 @@ func (m *Model) messages(list []llm.Message) (system, rest []byte, err error) {
 			continue
 		}
 		if i > 0 {
-			if m.quirks.bridged && msg.Role == llm.User && list[i-1].Role == llm.ToolRole {
+			if isBridged && msg.Role == llm.User && list[i-1].Role == llm.ToolRole {
 				rest = append(rest, bridge...)
 			}
 			rest = append(rest, ',')

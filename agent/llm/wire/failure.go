@@ -272,6 +272,8 @@ func (f *Failure) Kind() llm.Kind {
 		return llm.NoImages
 	case f.isBadRequest() && ContainsAny(words, noToolWords...):
 		return llm.NoTools
+	case f.isBadRequest() && strings.Contains(words, "jinja"):
+		return llm.BadRequest // the model's template refuses the conversation, now and later
 	case f.isBadRequest() && ContainsAny(words, wrongCallWords...):
 		return llm.Unavailable // the next answer may be right
 	}
