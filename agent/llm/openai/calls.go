@@ -82,6 +82,9 @@ func (l callList) calls() []llm.ToolCall {
 	var calls []llm.ToolCall
 	seen := make(map[[3]string]bool)
 	for _, c := range l {
+		if c.name == "" && strings.TrimSpace(c.arguments.String()) == "" {
+			continue // some servers make a place for a call before they know whether there is one
+		}
 		call := llm.ToolCall{ID: c.id, Name: c.name,
 			Arguments: wire.OneObject(c.arguments.String()), Extra: c.extra.merged()}
 		key := [3]string{call.ID, call.Name, wire.CompactJSON(call.Arguments)}

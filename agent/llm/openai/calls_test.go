@@ -78,3 +78,17 @@ func TestRepeatedCalls(t *testing.T) {
 		})
 	}
 }
+
+// A place for a call that the model did not make is no call: the text is the answer. Some servers
+// send it before they know. See https://github.com/jjang-ai/vmlx/pull/244.
+func TestPlaceForCall(t *testing.T) {
+	for _, place := range []string{"null", `{"index":0,"id":"","function":{"name":"","arguments":""}}`,
+		`{"index":0,"id":"a","function":{"name":"","arguments":""}}`} {
+		_, m := start(t, frames(`data: {"choices":[{"delta":{"tool_calls":[`+place+`]}}]}`,
+			content("text"), stop, done))
+		_, resp, err := collect(t.Context(), m, ask("x"))
+		if err != nil || resp.Finish != llm.FinishStop || len(resp.Message.ToolCalls) > 0 {
+			t.Errorf("%s: got %+v, %v", place, resp, err)
+		}
+	}
+}
