@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -35,7 +36,6 @@ import (
 type toolRound struct {
 	permissions
 	rounds int               // number of model calls that used tools
-	cut    string            // id of the call whose arguments are incomplete; or ""
 	seen   map[callHash]int  // number of equal calls with equal results
 	asked  question.Question // question for which the turn is suspended
 
@@ -147,19 +147,24 @@ func (t *toolRound) runSideBySide(ctx context.Context, calls []llm.ToolCall) err
 	return err
 }
 
-// cutCall returns the id of the call in resp whose arguments the limit of the answer has cut off,
-// or "". Such a call must not be made without the arguments that have not come.
-func cutCall(resp *llm.Response) string {
-	last := resp.Message.ToolCalls[len(resp.Message.ToolCalls)-1]
-	if resp.Finish == llm.FinishLength && !json.Valid([]byte(last.Arguments)) {
-		return last.ID
+// markCut gives the last call in resp the beginning of an object if the limit of the answer has
+// come before its arguments. Otherwise it would be made without arguments, also after a restart.
+func markCut(resp *llm.Response) {
+	last := &resp.Message.ToolCalls[len(resp.Message.ToolCalls)-1]
+	if resp.Finish == llm.FinishLength && strings.TrimSpace(last.Arguments) == "" {
+		last.Arguments = "{"
 	}
-	return ""
 }
 
-var errCutOff = errors.New("your answer reached the limit of its length before the arguments " +
-	"of this call were complete, so nothing was done; make smaller calls, and write a long file " +
-	"in parts")
+// endsEarly reports whether the arguments of a call are the beginning of a JSON value.
+func endsEarly(arguments string) bool {
+	var v json.RawMessage
+	err := json.NewDecoder(strings.NewReader(arguments)).Decode(&v)
+	return errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+var errCutOff = errors.New("the arguments of this call end too early, so nothing was done; if " +
+	"your answer reached the limit of its length, make smaller calls, and write a long file in parts")
 
 // hasEffects reports whether m calls a tool that changes something.
 func (t *conversation) hasEffects(m llm.Message) bool {
@@ -250,7 +255,7 @@ func ToolError(err error, source string) string {
 func (t *toolRound) runTool(
 	ctx context.Context, c llm.ToolCall, granted *question.Question,
 ) (d callResult, err error) {
-	if c.ID == t.cut && t.cut != "" {
+	if endsEarly(c.Arguments) {
 		return callResult{}, errCutOff
 	}
 	found, err := t.tools.Lookup(c.Name)

@@ -237,7 +237,7 @@ func (t *runner) step(ctx context.Context, resp *llm.Response) (done bool, err e
 	m := resp.Message
 	switch {
 	case len(m.ToolCalls) > 0 && t.closing == "":
-		t.cut = cutCall(resp)
+		markCut(resp)
 		if err := t.useTools(ctx, m); err != nil {
 			return false, err
 		}
