@@ -310,8 +310,8 @@ func quoteUnit(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(plain) + `"`
 }
 
-// agentList is the property list for launchd. launchd can't tell exit code 2, a mistake in the
-// configuration, from other codes, so it waits ten seconds between two attempts.
+// agentList is the property list for launchd. As systemd, launchd starts the gateway again after
+// each failure. It waits ten seconds between two attempts.
 //
 //go:embed agent.plist
 var agentList string

@@ -105,6 +105,29 @@ func TestMachine(t *testing.T) {
 	}
 }
 
+// TestUnitsRestart checks that systemd starts the gateway again after each failure, however often
+// it fails: after a bug, for which Go's exit code is that of a wrong configuration, too, and while
+// the disk is full for an hour.
+func TestUnitsRestart(t *testing.T) {
+	for _, root := range []bool{true, false} {
+		spec := Spec{System: "linux", Root: root, Program: "/opt/bin/gateway", Home: MachineHome}
+		text, err := spec.Text()
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys := make(map[string]string)
+		for line := range strings.Lines(text) {
+			if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+				keys[key] = value
+			}
+		}
+		_, prevented := keys["RestartPreventExitStatus"]
+		if keys["Restart"] != "on-failure" || keys["StartLimitIntervalSec"] != "0" || prevented {
+			t.Errorf("root %t: after some failures the gateway stays down:\n%s", root, text)
+		}
+	}
+}
+
 // TestConfiguration checks that makeConfig creates a file that others can't read, and that it
 // does not change an existing file.
 func TestConfiguration(t *testing.T) {
