@@ -6,7 +6,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/lmittmann/tint"
@@ -17,13 +19,35 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
+// errLogLost ends a gateway whose log nobody reads any more. Its exit code makes a supervisor such
+// as systemd start the gateway again, with a new pipe.
+var errLogLost = errors.New("what read the log from standard error has ended")
+
+// surviveBrokenPipes keeps the process alive when it writes to a standard output or standard error
+// that nobody reads. Go would end it by SIGPIPE, without the answers under way, and systemd takes
+// that for a wanted end. The effect lasts until the process ends, since its last error goes there,
+// too. Programs that the process starts get the signal as usual.
+func surviveBrokenPipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
+// A pipedLog writes the log to standard error. It calls lost when nobody reads that any more.
+type pipedLog struct{ lost func() }
+
+// Write implements [io.Writer].
+func (p pipedLog) Write(line []byte) (int, error) {
+	n, err := os.Stderr.Write(line)
+	if errors.Is(err, syscall.EPIPE) {
+		p.lost()
+	}
+	return n, err
+}
+
 // openLog returns the log and a function that closes it. The format is text on a terminal and
 // JSON otherwise, unless configured. During a chat on the terminal only important lines are
-// shown: see [logLevel].
+// shown: see [logLevel]. lost is called when nobody reads the log any more.
 func openLog(
-	cfg config.Log, screen *terminal.Screen, level slog.Leveler,
+	cfg config.Log, screen *terminal.Screen, level slog.Leveler, lost func(),
 ) (*slog.Logger, func() error, error) {
-	var out io.Writer = os.Stderr
+	var out io.Writer = pipedLog{lost}
 	end := func() error { return nil }
 	onTerminal := term.IsTerminal(int(os.Stderr.Fd()))
 	switch {

@@ -25,7 +25,7 @@ func TestLogFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	log, end, err := openLog(config.Log{Format: "auto", File: file, FileMB: 1, FileKeep: 2,
-		FileAge: 30 * time.Minute}, nil, slog.LevelInfo)
+		FileAge: 30 * time.Minute}, nil, slog.LevelInfo, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,8 @@ func TestLogFile(t *testing.T) {
 // without a unit.
 func TestLogDurations(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "gateway.log")
-	log, end, err := openLog(config.Log{Format: "json", File: file, FileMB: 1}, nil, slog.LevelInfo)
+	log, end, err := openLog(config.Log{Format: "json", File: file, FileMB: 1}, nil,
+		slog.LevelInfo, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

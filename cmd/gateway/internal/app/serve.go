@@ -40,9 +40,17 @@ func Migrations() []store.Migration {
 
 // Serve runs the gateway until ctx ends. With a screen it also ends when the person at the screen
 // leaves, unless they keep the gateway running.
-func Serve(ctx context.Context, cfg *config.Config, load Loader, screen *terminal.Screen) error {
+func Serve(
+	ctx context.Context, cfg *config.Config, load Loader, screen *terminal.Screen,
+) (err error) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
+	defer func() {
+		if errors.Is(context.Cause(ctx), errLogLost) {
+			err = errors.Join(err, errLogLost)
+		}
+	}()
+	surviveBrokenPipes()
 	// From here on SIGHUP does not end the process, even while it starts, unless it is on a
 	// terminal.
 	hangup, ignore := watchHangup()
@@ -58,7 +66,7 @@ func Serve(ctx context.Context, cfg *config.Config, load Loader, screen *termina
 	var alone atomic.Bool // nobody chats on the terminal
 	alone.Store(screen == nil)
 	level.Set(logLevel(cfg.Log, screen != nil))
-	log, closeLog, err := openLog(cfg.Log, screen, level)
+	log, closeLog, err := openLog(cfg.Log, screen, level, func() { end(errLogLost) })
 	if err != nil {
 		return errors.Join(err, h.close())
 	}
