@@ -387,24 +387,42 @@ func TestForce(t *testing.T) {
 	}
 }
 
-// A restore that fails half way leaves a mark. The next successful restore removes the mark.
+// A restore that fails half way moves everything back, so that the gateway can start as before. The
+// mark of an earlier restore, which was killed, stays until a restore succeeds.
 func TestHalfWay(t *testing.T) {
 	from, to := newHome(t).fill(), newHome(t)
 	archive := from.backup()
-	o := RestoreOptions{Migrations: []store.Migration{notes}, Home: to.dir, Now: time.Now(),
-		Place: func(name string) (Part, bool) {
-			p, ok := to.place(name)
-			if name == "workspace" { // nothing can be moved to this path
-				p.Path = filepath.Join(to.dir, strings.Repeat("x", 300))
-			}
-			return p, ok
-		}, Force: true}
-	if _, err := Restore(t.Context(), bytes.NewReader(archive), o); err == nil {
-		t.Fatal("Restore = nil, want an error")
+	to.note("mine")
+	to.write("memory/person-1/MEMORY.md", "likes coffee")
+	fail := func() {
+		t.Helper()
+		before := to.files()
+		_, err := Restore(t.Context(), bytes.NewReader(archive), RestoreOptions{
+			Migrations: []store.Migration{notes}, Home: to.dir, Now: time.Now(), Force: true,
+			Place: func(name string) (Part, bool) {
+				p, ok := to.place(name)
+				if name == "workspace" { // nothing can be moved to this path
+					p.Path = filepath.Join(to.dir, strings.Repeat("x", 300))
+				}
+				return p, ok
+			}})
+		if err == nil {
+			t.Fatal("Restore = nil, want an error")
+		}
+		if got := to.files(); !maps.Equal(got, before) {
+			t.Errorf("it has left\n%v, want\n%v", got, before)
+		}
+		text, err := os.ReadFile(to.path("memory/person-1/MEMORY.md"))
+		if string(text) != "likes coffee" {
+			t.Errorf("the memory is %q, %v", text, err)
+		}
+		if got := to.notes(); got != "mine" {
+			t.Errorf("the database has %q, want mine", got)
+		}
 	}
-	if _, err := os.Stat(to.path(Unfinished)); err != nil {
-		t.Errorf("no mark: %v", err)
-	}
+	fail()
+	to.write(Unfinished, "")
+	fail()
 	if _, err := to.restore(archive, true); err != nil {
 		t.Fatal(err)
 	}

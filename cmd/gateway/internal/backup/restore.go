@@ -52,8 +52,9 @@ type Restored struct {
 // the database.
 //
 // Restore first unpacks the whole archive and checks every sum; only then it changes data. It
-// moves existing data into a folder before-restore-TIME beside it and never deletes it. The error
-// can be [ErrForeign], [ErrNewer], [store.ErrNewer] or, without Force, [ErrExists].
+// moves existing data into a folder before-restore-TIME beside it and never deletes it. If it can't
+// move something, such as a folder that is a mount point, it moves everything back. The error can
+// be [ErrForeign], [ErrNewer], [store.ErrNewer] or, without Force, [ErrExists].
 func Restore(ctx context.Context, r io.Reader, o RestoreOptions) (*Restored, error) {
 	u := &unpacker{opts: o, roots: make(map[string]*part)}
 	err := u.unpack(ctx, r)
@@ -119,7 +120,8 @@ func (u *unpacker) adopt(ctx context.Context) error {
 	return nil
 }
 
-// swap moves the existing data aside and each unpacked part to its path.
+// swap moves the existing data aside and each unpacked part to its path. If that fails half way, it
+// moves everything back.
 func (u *unpacker) swap() (*Restored, error) {
 	done := &Restored{Manifest: u.manifest}
 	var more, all []string
@@ -142,30 +144,73 @@ func (u *unpacker) swap() (*Restored, error) {
 	// The mark and each rename are synced in this order, so that a power loss in between leaves the
 	// mark.
 	mark := filepath.Join(u.opts.Home, Unfinished)
+	_, err := os.Lstat(mark)
+	again := err == nil // an earlier restore was interrupted
 	if err := os.WriteFile(mark, nil, 0o600); err != nil {
 		return nil, err
 	}
 	if err := syncDir(u.opts.Home); err != nil {
 		return nil, err
 	}
-	if err := u.moveAside(more, done); err != nil {
-		return nil, err
-	}
-	for _, p := range u.parts {
-		if err := u.moveAside(p.files(), done); err != nil {
-			return nil, err
+	if err := u.replace(more, done); err != nil {
+		if undone := u.undo(done); undone != nil || again {
+			return nil, errors.Join(err, undone)
 		}
-		if err := os.Rename(filepath.Join(p.stage, p.Name), p.Path); err != nil {
-			return nil, err
-		}
-		if err := syncDir(filepath.Dir(p.Path)); err != nil {
-			return nil, err
-		}
+		return nil, errors.Join(fmt.Errorf("%w; everything is as it was before", err),
+			os.Remove(mark))
 	}
 	if err := os.Remove(mark); err != nil {
 		return nil, err
 	}
 	return done, syncDir(u.opts.Home)
+}
+
+// replace moves the data at the paths in more and the existing parts aside, and each unpacked part
+// to its path.
+func (u *unpacker) replace(more []string, done *Restored) error {
+	if err := u.moveAside(more, done); err != nil {
+		return err
+	}
+	for _, p := range u.parts {
+		if err := u.moveAside(p.files(), done); err != nil {
+			return err
+		}
+		if err := u.move(filepath.Join(p.stage, p.Name), p.Path); err != nil {
+			return err
+		}
+		if err := syncDir(filepath.Dir(p.Path)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A move is a rename that can be undone.
+type move struct{ from, to string }
+
+func (u *unpacker) move(from, to string) error {
+	err := os.Rename(from, to)
+	if err == nil {
+		u.moves = append(u.moves, move{from, to})
+	}
+	return err
+}
+
+// undo moves everything back that replace has moved, in the reverse order. An error leaves the rest
+// where it is.
+func (u *unpacker) undo(done *Restored) error {
+	for _, m := range slices.Backward(u.moves) {
+		if err := os.Rename(m.to, m.from); err != nil {
+			return err
+		}
+		if err := syncDir(filepath.Dir(m.from)); err != nil {
+			return err
+		}
+	}
+	for _, dir := range done.Aside {
+		_ = os.Remove(dir) // an empty folder more does no harm
+	}
+	return nil
 }
 
 // A part is an unpacked Part.
@@ -199,7 +244,7 @@ func (u *unpacker) moveAside(files []string, done *Restored) error {
 		if err != nil {
 			return err
 		}
-		if err := os.Rename(path, filepath.Join(dir, filepath.Base(path))); err != nil {
+		if err := u.move(path, filepath.Join(dir, filepath.Base(path))); err != nil {
 			return err
 		}
 	}
@@ -283,6 +328,7 @@ type unpacker struct {
 	manifest Manifest
 	roots    map[string]*part // by part name
 	parts    []*part          // in the order of the archive
+	moves    []move           // of data and parts, in their order
 }
 
 // begin reads the manifest of the archive.

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -472,6 +473,11 @@ func restoreTrouble(file string, err error) error {
 	case errors.Is(err, backup.ErrExists):
 		return app.NewUsageError(fmt.Errorf("nothing was changed: %w; give --force to move it aside, or "+
 			"set GATEWAY_HOME to an empty folder", err))
+	}
+	// A volume of a container, for example, can't be renamed.
+	if errors.Is(err, syscall.EBUSY) {
+		err = fmt.Errorf("%w; a folder that is a mount point can't be replaced: mount it elsewhere "+
+			"for the restore, and copy by hand", err)
 	}
 	return fmt.Errorf("the backup was not restored: %w", err)
 }
