@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -63,12 +64,31 @@ func openLog(
 		out = screen
 	}
 	if cfg.Format == "text" || cfg.Format == "auto" && onTerminal {
-		return slog.New(tint.NewTextHandler(out, &tint.Options{
-			Level: level, TimeFormat: time.TimeOnly, NoColor: !onTerminal,
-		})), end, nil
+		return newTextLog(out, level, onTerminal), end, nil
 	}
 	return slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{
 		Level: level, ReplaceAttr: spellDuration})), end, nil
+}
+
+// newTextLog returns a log for people, with colours on a terminal.
+func newTextLog(out io.Writer, level slog.Leveler, colours bool) *slog.Logger {
+	return slog.New(tint.NewTextHandler(out, &tint.Options{
+		Level: level, TimeFormat: time.TimeOnly, NoColor: !colours, ReplaceAttr: quoteEscape,
+	}))
+}
+
+// quoteEscape makes the text log quote a value with the character Escape, which could control the
+// terminal. The log keeps colours in values: it would write the character, also for its spelling
+// \x1b, but not for a list of bytes.
+func quoteEscape(_ []string, a slog.Attr) slog.Attr {
+	if k := a.Value.Kind(); k != slog.KindString && k != slog.KindAny {
+		return a
+	}
+	text := a.Value.String()
+	if strings.Contains(text, "\x1b") || strings.Contains(text, `\x1b`) {
+		a.Value = slog.AnyValue([]byte(text))
+	}
+	return a
 }
 
 // spellDuration formats a duration such that [time.ParseDuration] can read it, such as "1.5s".

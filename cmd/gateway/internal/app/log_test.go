@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -77,5 +78,25 @@ func TestLogDurations(t *testing.T) {
 	text, err := os.ReadFile(file)
 	if err != nil || !strings.Contains(string(text), `"took":"65ms","uptime":"19s"`) {
 		t.Errorf("the log is %q, %v", text, err)
+	}
+}
+
+// TestLogEscapes checks that a text of strangers, such as the title of a group, can't control the
+// terminal that shows the log, whether it has the character Escape or spells it.
+func TestLogEscapes(t *testing.T) {
+	var out strings.Builder
+	log := newTextLog(&out, slog.LevelInfo, true)
+	for _, title := range []string{"a \x1b[2J title", `a \x1b[2J title`} {
+		out.Reset()
+		log.With("account", title).Info("ignored", "title", title, "err", errors.New(title))
+		if strings.Contains(out.String(), "\x1b[2J") {
+			t.Errorf("the log of %q is %q", title, out.String())
+		}
+		if n := strings.Count(out.String(), "[2J title"); n != 3 {
+			t.Errorf("the log shows %d of 3 titles: %q", n, out.String())
+		}
+	}
+	if !strings.Contains(out.String(), "\x1b[") {
+		t.Errorf("the log has no colours: %q", out.String())
 	}
 }
