@@ -400,6 +400,27 @@ func TestKubernetesObjects(t *testing.T) {
 	}
 }
 
+// TestUnitWrites checks that the unit lets the gateway write the log to the file that the
+// documentation names.
+func TestUnitWrites(t *testing.T) {
+	text, err := readFile("../../../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := regexp.MustCompile(`\nfile = "(/.*)"\n`).FindStringSubmatch(text)
+	unit, err := readFile(filepath.Join(deployDir, "gateway.service"))
+	if err != nil || file == nil {
+		t.Fatalf("operations.md names the log %q, %v", file, err)
+	}
+	for line := range strings.Lines(unit) {
+		name, ok := strings.CutPrefix(strings.TrimSpace(line), "LogsDirectory=")
+		if ok && strings.HasPrefix(file[1], "/var/log/"+name+"/") {
+			return
+		}
+	}
+	t.Errorf("the unit can't write the log %s", file[1])
+}
+
 // calledThrough matches the programs that call commands of the gateway in containers and
 // services.
 var calledThrough = regexp.MustCompile(
