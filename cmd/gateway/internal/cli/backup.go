@@ -22,7 +22,6 @@ import (
 	"gateway/cmd/gateway/internal/backup"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/display"
-	"gateway/cmd/gateway/internal/doctor"
 	"gateway/memory"
 	"gateway/store"
 )
@@ -432,27 +431,6 @@ func adoptPart(ctx context.Context, name, path string) error {
 		return nil
 	}
 	return whatsapp.Adopt(ctx, path)
-}
-
-// checkOwner refuses to restore as root into the home of another user, who could not read the
-// files. The owner of the home is the owner of the database, or of the folder if there is no
-// database.
-func checkOwner(cfg *config.Config) error {
-	path := cfg.Store.Path()
-	info, err := os.Stat(path)
-	if err != nil {
-		path = cfg.Gateway.Home
-		info, err = os.Stat(path)
-	}
-	if err != nil {
-		return nil // the restore creates the home or reports the error
-	}
-	owner, _, ok := doctor.OwnerOf(info)
-	if ok && owner != 0 && os.Geteuid() == 0 {
-		return app.NewUsageError(fmt.Errorf("nothing was changed: %s belongs to user %d, and this is "+
-			"root; restore as that user: sudo -u '#%d'", path, owner, owner))
-	}
-	return nil
 }
 
 // hasConfig reports whether a backup contains the configuration.

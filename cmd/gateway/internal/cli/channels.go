@@ -136,6 +136,9 @@ func pairCommand(load app.Loader) *cobra.Command {
 		if err == nil {
 			err = checkPhone(phone)
 		}
+		if err == nil {
+			err = checkOwner(cfg)
+		}
 		if err != nil {
 			return app.NewUsageError(err)
 		}

@@ -18,6 +18,7 @@ import (
 
 	"gateway/cmd/gateway/internal/app"
 	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/doctor"
 	"gateway/cmd/gateway/internal/ops"
 	"gateway/store"
 )
@@ -43,6 +44,27 @@ func withData(ctx context.Context, cfg *config.Config, fn func(data) error) erro
 	}
 	// fn must not keep the database: it is closed when fn returns.
 	return errors.Join(fn(data{cfg, db, db.Read(ctx)}), db.Close())
+}
+
+// checkOwner returns an error if this process is root and the home belongs to another user, who
+// could not read the files that root would write there. The owner of the home is the owner of the
+// database, or of the folder if there is no database.
+func checkOwner(cfg *config.Config) error {
+	path := cfg.Store.Path()
+	info, err := os.Stat(path)
+	if err != nil {
+		path = cfg.Gateway.Home
+		info, err = os.Stat(path)
+	}
+	if err != nil {
+		return nil // the command creates the home or reports the error
+	}
+	owner, _, ok := doctor.OwnerOf(info)
+	if ok && owner != 0 && os.Geteuid() == 0 {
+		return app.NewUsageError(fmt.Errorf("nothing was changed: %s belongs to user %d, who could "+
+			"not read files of root; run this command as that user: sudo -u '#%d'", path, owner, owner))
+	}
+	return nil
 }
 
 // withConfig returns cmd with an action that gets the configuration.

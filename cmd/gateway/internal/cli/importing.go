@@ -73,6 +73,9 @@ One person or group gets the personal data: the owner, unless --scope names anot
 // returns an error if one has failed.
 func (i importing) run(cmd *cobra.Command, cfg *config.Config, source *importer.Source) error {
 	account, chosen, err := i.places(cfg)
+	if err == nil && !i.dry {
+		err = checkOwner(cfg)
+	}
 	if err != nil {
 		return err
 	}

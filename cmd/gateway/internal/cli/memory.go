@@ -341,6 +341,9 @@ func memoryRestoreCommand(load app.Loader) *cobra.Command {
 	return ofScope(load, "restore SCOPE VERSION",
 		"Undo the change of a version, and keep later changes",
 		cobra.ExactArgs(2), false, func(cmd *cobra.Command, r memoryData, args []string) error {
+			if err := checkOwner(r.cfg); err != nil {
+				return err
+			}
 			v, err := r.history.Undo(cmd.Context(), args[0], docversion.Change{
 				Author: "a person", Reason: "Took back version " + args[0] + "."})
 			if err != nil {

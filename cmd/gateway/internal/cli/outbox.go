@@ -264,6 +264,9 @@ func putFiles(cfg *config.Config, to bus.Address, files []string) ([]bus.Attachm
 	if len(files) == 0 {
 		return nil, nil
 	}
+	if err := checkOwner(cfg); err != nil {
+		return nil, err
+	}
 	root, err := app.OpenMedia(cfg)
 	if err != nil {
 		return nil, err

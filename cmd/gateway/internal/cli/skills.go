@@ -336,6 +336,9 @@ func skillsInstallCommand(load app.Loader) *cobra.Command {
 		Short: "Install the skill in a folder as a shared skill",
 		Args:  cobra.ExactArgs(1),
 	}, func(cmd *cobra.Command, cfg *config.Config, args []string) error {
+		if err := checkOwner(cfg); err != nil {
+			return err
+		}
 		// Install needs the folder, even before the first start of the gateway.
 		if err := app.PrepareShared(cfg); err != nil {
 			return app.NewHomeError(cfg.Gateway.Home, err)

@@ -359,3 +359,45 @@ func TestRestoreOwner(t *testing.T) {
 		t.Errorf("it has left %q, %v; want nothing", aside, err)
 	}
 }
+
+// TestRootCommands checks that root writes no files into the home of another user, whose gateway
+// could not read them.
+func TestRootCommands(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a folder away")
+	}
+	w := newWorld(t, worldOptions{channel: quiet})
+	p := w.start()
+	p.ready()
+	p.kill()
+	if err := os.Chown(filepath.Join(w.home, "gateway.db"), 65534, -1); err != nil {
+		t.Fatal(err)
+	}
+	other := t.TempDir()
+	for name, text := range map[string]string{"config.json": "{}", "SKILL.md": "---\nname: tea\n" +
+		"description: Makes tea.\n---\nBoil water.", "workspace/memory/MEMORY.md": "likes tea"} {
+		path := filepath.Join(other, name)
+		err := os.MkdirAll(filepath.Dir(path), 0o700)
+		if err == nil {
+			err = os.WriteFile(path, []byte(text), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, command := range [][]string{
+		{"import", "nanobot", other, "--scope", "chat-telegram-7"},
+		{"skills", "install", other},
+		{"send", "telegram", "7", "hello", "--file", filepath.Join(other, "config.json")},
+	} {
+		out, err := w.gateway(command...)
+		if err == nil || !strings.Contains(out, "sudo -u '#65534'") {
+			t.Errorf("%s as root: %v\n%s", command[0], err, out)
+		}
+	}
+	if out, err := w.gateway("import", "nanobot", other, "--scope", "chat-telegram-7",
+		"--dry-run"); err != nil {
+		t.Errorf("a dry run as root: %v\n%s", err, out)
+	}
+}
