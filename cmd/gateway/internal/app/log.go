@@ -24,11 +24,12 @@ import (
 // as systemd start the gateway again, with a new pipe.
 var errLogLost = errors.New("what read the log from standard error has ended")
 
-// surviveBrokenPipes keeps the process alive when it writes to a standard output or standard error
-// that nobody reads. Go would end it by SIGPIPE, without the answers under way, and systemd takes
-// that for a wanted end. The effect lasts until the process ends, since its last error goes there,
-// too. Programs that the process starts get the signal as usual.
-func surviveBrokenPipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+// SurviveBrokenPipes keeps the process alive when it writes to a standard output or standard error
+// that nobody reads; the write fails instead. Go would end the process by SIGPIPE: a gateway
+// without the answers under way, which systemd takes for a wanted end. The effect lasts until the
+// process ends, since its last error goes there, too. Programs that it starts get the signal as
+// usual.
+func SurviveBrokenPipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // A pipedLog writes the log to standard error. It calls lost when nobody reads that any more.
 type pipedLog struct{ lost func() }

@@ -50,7 +50,7 @@ func Serve(
 			err = errors.Join(err, errLogLost)
 		}
 	}()
-	surviveBrokenPipes()
+	SurviveBrokenPipes()
 	// From here on SIGHUP does not end the process, even while it starts, unless it is on a
 	// terminal.
 	hangup, ignore := watchHangup()

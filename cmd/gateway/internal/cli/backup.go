@@ -102,8 +102,9 @@ func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with backu
 	o := backup.WriteOptions{Version: app.BuildVersion(), Force: with.force, Copied: history.learn}
 	if file == "-" {
 		// The copies are made beside the file. Standard output has no folder, so the home takes
-		// them.
+		// them. They are removed also if nobody reads standard output any more.
 		o.Stream, o.Scratch = cmd.OutOrStdout(), cfg.Gateway.Home
+		app.SurviveBrokenPipes()
 	} else if dir, err := os.Stat(filepath.Dir(file)); err != nil || !dir.IsDir() {
 		return app.NewUsageError(fmt.Errorf("there is no folder %s", filepath.Dir(file)))
 	}
