@@ -157,7 +157,7 @@ func (g *Gateway) sources(
 		// The dispatcher does not exist yet.
 		Agent: func() agent.Stats { return g.dispatcher.Stats() },
 		DiskFree: func() (uint64, error) {
-			disk, err := ops.DiskSpace(cfg.Gateway.Home)
+			disk, err := ops.DiskSpace(fullest(cfg))
 			return disk.Free, err
 		},
 		Budget:     g.usage.Shares,
@@ -252,7 +252,7 @@ func (o *operations) checks(cfg *config.Config, g *Gateway, inbox *bus.Inbox) []
 			return state, ok
 		}},
 		ops.Check{Name: "disk", Test: probe(func(context.Context) (string, error) {
-			return examineDisk(cfg.Gateway.Home)
+			return examineDisk(fullest(cfg))
 		})},
 		ops.Check{Name: "inbox", Test: probe(func(ctx context.Context) (string, error) {
 			return g.oldest(ctx, inbox, 2*cfg.Agent.TurnTimeout)
@@ -303,6 +303,20 @@ func toolState(abandoned int64) (string, bool) {
 	}
 	return fmt.Sprintf("%d cancelled calls are still running: look for a disk or a network file "+
 		"system that does not answer, and restart the gateway", abandoned), false
+}
+
+// fullest returns the folder of the database or the home, whichever has less free space. They may
+// be on different disks.
+func fullest(cfg *config.Config) string {
+	home, database := cfg.Gateway.Home, filepath.Dir(cfg.Store.Path())
+	a, err := ops.DiskSpace(home)
+	if err != nil {
+		return home // the caller gets the same error
+	}
+	if b, err := ops.DiskSpace(database); err != nil || b.Free < a.Free {
+		return database
+	}
+	return home
 }
 
 // examineDisk returns an error if the disk of path has too little free space.

@@ -82,14 +82,16 @@ const (
 	minFiles = 1_000
 )
 
-// examineDisk checks the free space for data and for the workspace.
+// examineDisk checks the free space for data, for the database and for the workspace.
 func (c Case) examineDisk(context.Context) []Finding {
 	var list []Finding
 	g := c.Config.Gateway
 	dirs := []string{g.Home}
-	// A workspace in the home is taken to be on the same disk.
-	if !config.Within(g.Workspace, g.Home) {
-		dirs = append(dirs, g.Workspace)
+	// What is in the home is taken to be on the same disk.
+	for _, dir := range []string{filepath.Dir(c.Config.Store.Path()), g.Workspace} {
+		if !config.Within(dir, g.Home) {
+			dirs = append(dirs, dir)
+		}
 	}
 	for _, dir := range dirs {
 		s, err := c.Disk(existing(dir))

@@ -195,6 +195,15 @@ func TestSick(t *testing.T) {
 		{name: "no room", hurt: func(p *healthyCase) {
 			p.Disk = func(string) (ops.Space, error) { return ops.Space{Free: 1 << 20}, nil }
 		}, id: "disk", remedy: "Free some space"},
+		{name: "no room for the database", hurt: func(p *healthyCase) {
+			p.Config.Store.URL = "sqlite:" + filepath.Join(t.TempDir(), "gateway.db")
+			p.Disk = func(dir string) (ops.Space, error) {
+				if dir == filepath.Dir(p.Config.Store.Path()) {
+					return ops.Space{Free: 1 << 20}, nil
+				}
+				return ops.Space{Free: 1 << 40}, nil
+			}
+		}, id: "disk", remedy: "Free some space"},
 		{name: "no inodes", hurt: func(p *healthyCase) {
 			p.Disk = func(string) (ops.Space, error) {
 				return ops.Space{Free: 1 << 40, Files: 3, Counts: true}, nil

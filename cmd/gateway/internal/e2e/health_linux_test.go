@@ -60,6 +60,28 @@ func TestReadyDisk(t *testing.T) {
 	w.wantRoom("run")
 }
 
+// TestDatabaseDisk checks that the readiness and the metrics show a full disk of the database if
+// the home is on another disk.
+func TestDatabaseDisk(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{})
+	disk := t.TempDir()
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=32m,mode=700"); err != nil {
+		t.Logf("no disk of its own can be made: %v", err) // mounting needs privileges
+		return
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(disk, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	o := w.operate(soonTroubled, "GATEWAY_STORE__URL=sqlite:"+filepath.Join(disk, "gateway.db"))
+	o.turns(w, "disk", false, "make room on the disk of "+disk)
+	if n := o.series()["gateway_store_disk_free_bytes"]; n > 32<<20 {
+		t.Errorf("%.0f bytes are free, want 32 MB at most", n)
+	}
+}
+
 // wantRoom checks that a command on a full disk asks only for space. Restoring a backup or using
 // another home would lose data.
 func (w *world) wantRoom(args ...string) {

@@ -24,7 +24,7 @@ type Sources struct {
 	Outbox   *bus.Outbox
 	Agent    func() agent.Stats
 	Accounts []Account
-	DiskFree func() (bytes uint64, err error) // on the disk of the database
+	DiskFree func() (bytes uint64, err error) // on the disk of the database, or of the home if less
 	Counts   []Count
 
 	// Budget returns, for each daily limit, which part of it is used: 1 is all.
@@ -244,7 +244,7 @@ func (g *gauges) collectStore(out sink) {
 	if free, err := g.from.DiskFree(); err != nil {
 		out.fail(disk, err)
 	} else {
-		out.gauge(disk, "Free space on the disk of the database.", float64(free))
+		out.gauge(disk, "Free space on the disk of the database, or of the home if less.", float64(free))
 	}
 	made := 0.0
 	at, err := g.from.LastBackup()
