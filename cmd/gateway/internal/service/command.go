@@ -44,8 +44,8 @@ configuration is in /etc/gateway, where "gateway setup --service" writes it, and
 			if err := (Runner{Out: cmd.OutOrStdout()}).Install(cmd.Context(), spec); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "The gateway runs in %s. \"gateway health --ready\" "+
-				"shows its state.\n", spec.Home)
+			fmt.Fprintf(cmd.OutOrStdout(), "The gateway starts in %s. This shows its state:\n%s\n",
+				spec.Home, spec.stateCommand())
 			return nil
 		},
 	}

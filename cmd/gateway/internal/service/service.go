@@ -272,6 +272,16 @@ func (s Spec) machineUnit() (string, error) {
 	return strings.ReplaceAll(deploy.Unit, machineProgram, quoteArgument(s.Program)), nil
 }
 
+// stateCommand returns the command line that shows whether the gateway of the service is ready. The
+// home of the person who installs the service of the whole machine is another one.
+func (s Spec) stateCommand() string {
+	const args = "health --ready"
+	if s.Root {
+		return machine.Command(args)
+	}
+	return "gateway " + args
+}
+
 // arguments returns the program and its arguments.
 func (s Spec) arguments() []string {
 	if s.Config == "" {

@@ -94,6 +94,10 @@ func TestMachine(t *testing.T) {
 		!strings.Contains(text, "\nNoNewPrivileges=yes\n") {
 		t.Errorf("the unit is:\n%s", text)
 	}
+	const want = "sudo -u gateway GATEWAY_HOME=/var/lib/gateway gateway health --ready"
+	if got := spec.stateCommand(); got != want {
+		t.Errorf("to see its state: %q, want %q", got, want)
+	}
 	spec.Program = "/root/gateway"
 	if _, err := spec.Text(); err == nil || !strings.Contains(err.Error(), "/usr/local/bin") {
 		t.Errorf("a program that the service can't read: %v", err)
