@@ -50,6 +50,9 @@ type Options struct {
 
 	Every time.Duration // time between two sweeps; default one hour
 
+	// TrustsClock reports whether files may be removed because of their age. By default they may.
+	TrustsClock func(context.Context) bool
+
 	Logger *slog.Logger // default discards
 }
 
@@ -80,6 +83,9 @@ func New(root *os.Root, sources map[string]channels.Channel, opts *Options) *Sto
 	m.opts.Every = cmp.Or(m.opts.Every, time.Hour)
 	m.opts.Offloads = cmp.Or(m.opts.Offloads, m.opts.Retention)
 	m.opts.Logger = cmp.Or(m.opts.Logger, slog.New(slog.DiscardHandler))
+	if m.opts.TrustsClock == nil {
+		m.opts.TrustsClock = func(context.Context) bool { return true }
+	}
 	for name, ch := range sources {
 		if f, ok := ch.(channels.Fetcher); ok {
 			m.sources[name] = f

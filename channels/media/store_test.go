@@ -242,6 +242,34 @@ func TestSweep(t *testing.T) {
 	}
 }
 
+// While the clock may be wrong, files are deleted only if there are too many.
+func TestSweepDoubtsClock(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	trusts := false
+	media := media.New(root, nil, &media.Options{MaxTotal: 10,
+		TrustsClock: func(context.Context) bool { return trusts }})
+	for _, name := range []string{"1", "2", "3"} {
+		if err := os.WriteFile(filepath.Join(dir, name), make([]byte, 4), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	years := time.Now().AddDate(10, 0, 0)
+	for _, want := range []int{2, 0} {
+		if err := media.Sweep(t.Context(), years); err != nil {
+			t.Fatal(err)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) != want {
+			t.Errorf("trusted %t: left are %v, %v; want %d files", trusts, left, err, want)
+		}
+		trusts = true
+	}
+}
+
 // Tool results that were too long for a prompt are kept for a time of their own, unlike all
 // other files.
 func TestSweepOffloads(t *testing.T) {

@@ -33,9 +33,10 @@ func (m *Store) Run(ctx context.Context) error {
 	}
 }
 
-// Sweep removes the files older than the retention time, and then the oldest files until the total
-// is within MaxTotal.
+// Sweep removes the files older than the retention time, unless the clock may be wrong, and then
+// the oldest files until the total is within MaxTotal.
 func (m *Store) Sweep(ctx context.Context, now time.Time) error {
+	trusted := m.opts.TrustsClock(ctx)
 	counted := m.total.Load()
 	files, err := m.files(ctx)
 	if err != nil {
@@ -59,7 +60,7 @@ func (m *Store) Sweep(ctx context.Context, now time.Time) error {
 		case strings.HasPrefix(path.Base(f.name), bus.ExportPrefix):
 			age = min(age, exportAge)
 		}
-		if total <= m.opts.MaxTotal && now.Sub(f.time) <= age {
+		if total <= m.opts.MaxTotal && (!trusted || now.Sub(f.time) <= age) {
 			continue
 		}
 		if err := m.root.Remove(f.name); err != nil && !errors.Is(err, fs.ErrNotExist) {

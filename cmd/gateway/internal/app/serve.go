@@ -174,7 +174,9 @@ func assemble(
 			supervisor.New(db, name, ch, g.gate.Intake(name, newPolicy(cfg, name)), menu(), log))
 	}
 	g.channels = sources
-	g.media = media.New(h.media, sources, MediaOptions(cfg, log))
+	files := MediaOptions(cfg, log)
+	files.TrustsClock = g.sweeper.TrustsClock
+	g.media = media.New(h.media, sources, files)
 	g.router = router.New(router.Options{
 		DB: db, Outbox: outbox, Live: live, Files: g.media, Owners: gate.People{}, Groups: g.gate,
 		Accounts: accounts, SentLog: h.sentLog, Orderly: !h.life.IsSuspect("deliveries"), Logger: log,
@@ -276,6 +278,7 @@ func (g *Gateway) run(ctx context.Context, terminalChat *chat) error {
 	start := time.Now()
 	g.db.OnTrouble(func(err error) { g.logTrouble(ctx, err) })
 	defer context.AfterFunc(ctx, g.db.ShortenWaits)()
+	g.sweeper.TrustsClock(ctx) // before the clock of this process is in any row
 	cfg := g.settings.Load()
 	var accounts []string
 	for _, s := range g.supervisors {

@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"gateway/store"
@@ -74,6 +75,11 @@ type Sweeper struct {
 	db    *store.DB
 	rules []Rule
 	opts  Options
+
+	mu     sync.Mutex
+	began  time.Time // when the clock was last compared; zero before the first time
+	clock  time.Time // what the clock showed then
+	jumped time.Time // when the clock was last found to be wrong; zero: never
 }
 
 // New returns a Sweeper with rules. A nil o uses the defaults.
@@ -105,16 +111,9 @@ const (
 
 // Run makes passes until ctx ends. It logs failures; the next pass tries again.
 func (s *Sweeper) Run(ctx context.Context) error {
-	began, clock := time.Now(), s.opts.Now()
-	jumped := s.suspectClock(ctx, began)
+	s.TrustsClock(ctx)
 	for wait := s.opts.First; sleep(ctx, wait); wait = s.opts.Every {
-		jump := s.opts.Now().Round(0).Sub(clock.Round(0)) - time.Since(began)
-		if jump.Abs() > maxJump {
-			s.opts.Logger.ErrorContext(ctx, "the clock has jumped: no old data is removed for a day; "+
-				"check the clock", "by", jump.Round(time.Second))
-			began, clock, jumped = time.Now(), s.opts.Now(), time.Now()
-		}
-		if !jumped.IsZero() && time.Since(jumped) < trustTime {
+		if !s.TrustsClock(ctx) {
 			continue
 		}
 		if err := s.Pass(ctx); err != nil && ctx.Err() == nil {
@@ -122,6 +121,25 @@ func (s *Sweeper) Run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// TrustsClock reports whether data may be removed because of its age. The first call should come
+// before anything is accepted in this process, because it compares the clock with the newest row.
+func (s *Sweeper) TrustsClock(ctx context.Context) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, shown := time.Now(), s.opts.Now()
+	if s.began.IsZero() {
+		s.began, s.clock = now, shown
+		s.jumped = s.suspectClock(ctx, now)
+	}
+	jump := shown.Round(0).Sub(s.clock.Round(0)) - now.Sub(s.began)
+	if jump.Abs() > maxJump {
+		s.opts.Logger.ErrorContext(ctx, "the clock has jumped: no old data is removed for a day; "+
+			"check the clock", "by", jump.Round(time.Second))
+		s.began, s.clock, s.jumped = now, shown, now
+	}
+	return s.jumped.IsZero() || now.Sub(s.jumped) >= trustTime
 }
 
 // suspectClock returns began if the clock may already be wrong, else the zero time.
