@@ -43,10 +43,8 @@ func TestLogLost(t *testing.T) {
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// The log has a line about this.
-	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	// The log has a line about this. Another line may have ended the gateway before.
+	_ = cmd.Process.Signal(syscall.SIGHUP)
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	until(t, "the end of the gateway", ended)
