@@ -122,7 +122,7 @@ func newBackground(d *Dispatcher, estimates *prompt.Estimator) backgroundTasks {
 			background.Idle:    compactor,
 			background.Dream: &background.Dreamer{DB: d.DB, Memory: d.Memory, Versions: versions,
 				Skills: skillNames{d.Skills}, Model: h, Owners: h, Settings: h, Zone: o.Location,
-				Now: o.Now, Logger: o.Logger},
+				Now: o.Now, TrustsClock: o.TrustsClock, Logger: o.Logger},
 			background.Version: background.Recorder{Versions: versions},
 			background.Log:     background.Lister{Versions: versions},
 			background.Undo:    background.Undoer{Versions: versions},

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"time"
 
@@ -149,6 +150,9 @@ type Options struct {
 	// Usage counts and limits the usage of models; default: it does neither.
 	Usage *budget.Ledger
 
+	// TrustsClock reports whether data may be removed because of its age. By default it may.
+	TrustsClock func(context.Context) bool
+
 	Now    func() time.Time // default time.Now
 	Logger *slog.Logger     // default discards
 }
@@ -161,6 +165,9 @@ func (o *Options) setDefaults() {
 	o.ToolTimeout = cmp.Or(o.ToolTimeout, 2*time.Minute)
 	o.Grace = cmp.Or(o.Grace, 20*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	if o.TrustsClock == nil {
+		o.TrustsClock = func(context.Context) bool { return true }
+	}
 	if o.Observer == nil {
 		o.Observer = observe.Noop{}
 	}

@@ -29,6 +29,9 @@ type Dreamer struct {
 	Now      func() time.Time
 	Logger   *slog.Logger
 
+	// TrustsClock reports whether notes may be removed because of their age.
+	TrustsClock func(context.Context) bool
+
 	tasks Store
 }
 
@@ -67,7 +70,7 @@ func (d *Dreamer) run(ctx context.Context, t *Task) (Outcome, error) {
 	}
 	d.Logger.InfoContext(ctx, "dreamt", "scope", t.Scope, "from", report.From, "to", report.To,
 		"changes", len(report.Changes), "skipped", len(report.Skipped), "version", report.Version)
-	if keep := d.Settings.Background().History; keep > 0 {
+	if keep := d.Settings.Background().History; keep > 0 && d.TrustsClock(ctx) {
 		err := memory.Trim(ctx, d.Memory, t.Scope, d.Now().Add(-keep))
 		if err != nil { // the next run does it
 			d.Logger.WarnContext(ctx, "old notes not removed", "scope", t.Scope, "err", err)

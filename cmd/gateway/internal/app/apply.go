@@ -28,7 +28,7 @@ func (g *Gateway) agentOptions(cfg *config.Config) *agent.Options {
 		Commands: append(accessCommands(g.gate, leaver{g.gate, g.db, g.channels},
 			func() bool { return HasOwner(g.settings.Load()) }), mcpCommand(g.toolset.mcp)),
 		Restart: g.restart, Observer: g.ops.metrics, Usage: g.usage, Logger: g.log,
-		Export: g.newSender(cfg),
+		Export: g.newSender(cfg), TrustsClock: g.sweeper.TrustsClock,
 	}
 }
 
