@@ -198,3 +198,34 @@ func intent(tools ...string) llm.Message {
 func result(of int, text string) llm.Message {
 	return llm.Message{Role: llm.ToolRole, ToolCallID: fmt.Sprintf("left_%d", of), Text: text}
 }
+
+// Arguments that are cut stay a JSON object with the same names, and short values stay as they
+// are. The calls that others share do not change, and a second cut changes nothing.
+func TestShrinkCalls(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("ü<", 2000)
+	arguments := `{"path":"a.txt","text":"` + long + `","lines":[` + strings.Repeat("1,", 2000) + `1]}`
+	shared := []llm.ToolCall{{Name: "write", Arguments: arguments}, {Name: "write", Arguments: long}}
+	list := []llm.Message{{Role: llm.Assistant, ToolCalls: shared}}
+	ShrinkCalls(list, ShrunkResult)
+	if shared[0].Arguments != arguments {
+		t.Error("the shared call has changed")
+	}
+	got := list[0].ToolCalls[0].Arguments
+	var values map[string]string
+	if err := json.Unmarshal([]byte(got), &values); err != nil || values["path"] != "a.txt" {
+		t.Fatalf("the arguments are %s, %v", got, err)
+	}
+	for _, name := range []string{"text", "lines"} {
+		if v := values[name]; len(v) > ShrunkResult || !strings.HasSuffix(v, callShrunk) {
+			t.Errorf("%s has %d bytes and ends with %q", name, len(v), v[max(len(v)-60, 0):])
+		}
+	}
+	if n := len(list[0].ToolCalls[1].Arguments); n > ShrunkResult {
+		t.Errorf("arguments that are no JSON have %d bytes", n)
+	}
+	ShrinkCalls(list, ShrunkResult)
+	if again := list[0].ToolCalls[0].Arguments; again != got {
+		t.Errorf("a second cut made %s", again)
+	}
+}

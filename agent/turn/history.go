@@ -136,7 +136,7 @@ func Measure(
 }
 
 // shorten reduces a prompt that the model refused as too long. Notes replace the older half of the
-// conversation. If there is no older half, tool results are cut.
+// conversation. If there is no older half, the results and arguments of tool calls are cut.
 func (t *conversation) shorten(ctx context.Context) error {
 	t.env.Calls.Estimates.Exceeded(t.settings.ModelID, t.settings.ContextWindow,
 		t.baseSize()+prompt.TextSize(t.history))
@@ -146,6 +146,7 @@ func (t *conversation) shorten(ctx context.Context) error {
 	}
 	if len(t.history) >= before {
 		prompt.ShrinkResults(t.history, prompt.ShrunkResult)
+		prompt.ShrinkCalls(t.history, prompt.ShrunkResult)
 	}
 	return nil
 }

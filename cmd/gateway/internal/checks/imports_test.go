@@ -66,7 +66,7 @@ var imports = map[string]string{
 		"agent/prompt agent/question agent/schedule agent/speech agent/suggest",
 	"agent/dream": "store store/fault store/plainjson store/plaintext memory " +
 		"memory/document memory/version agent/llm",
-	"agent/prompt": "bus memory session agent/llm store/plaintext",
+	"agent/prompt": "bus memory session agent/llm store/plainjson store/plaintext",
 	"agent/schedule": "store store/fault store/plaintext bus memory session agent/prompt " +
 		"agent/suggest",
 	"agent/question": "store bus",

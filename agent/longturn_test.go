@@ -1,0 +1,56 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/agent/llm/llmtest"
+	"gateway/agent/prompt"
+	"gateway/agent/tool"
+)
+
+// strict returns a model with a window of so many tokens, which refuses a longer prompt. It answers
+// others by step.
+func strict(window int, step func(llm.Request) llmtest.Step) *llmtest.Model {
+	return llmtest.Func("strict", func(r llm.Request) llmtest.Step {
+		if prompt.Size(r) > window*prompt.BytesPerToken {
+			return llmtest.Fail(llm.ContextTooLong)
+		}
+		return step(r)
+	})
+}
+
+// A turn that writes many files has long calls with short results. It goes on when they no longer
+// fit into the context window, like a turn with long results.
+func TestManyLongCalls(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		written := 0
+		write := act("write", tool.Once, func(context.Context) (string, error) {
+			written++
+			return "written", nil
+		})
+		write.Schema = json.RawMessage(`{"type":"object","properties":{"text":{"type":"string"}}}`)
+		w.tools(write)
+		w.opts.ContextWindow, w.opts.MaxOutput = 16384, 2048
+		m := strict(16384, func(r llm.Request) llmtest.Step {
+			if written == 20 {
+				return llmtest.Say("all written")
+			}
+			text := fmt.Sprintf("file %d", written) + strings.Repeat(" words", 800)
+			args, err := json.Marshal(map[string]string{"text": text})
+			w.must(err)
+			return llmtest.Call("write", string(args))
+		})
+		w.deps.Model = checked{m, t}
+		w.start()
+		w.say("a", "write twenty files")
+		w.sleep(time.Minute)
+		w.wantAnswers("a", "all written")
+	})
+}
