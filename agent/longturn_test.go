@@ -54,3 +54,25 @@ func TestManyLongCalls(t *testing.T) {
 		w.wantAnswers("a", "all written")
 	})
 }
+
+// A message may be longer than the context window. The agent then answers its beginning and its
+// end, and can read the rest from a file.
+func TestMessageLongerThanTheWindow(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.opts.ContextWindow, w.opts.MaxOutput = 8192, 1024
+		m := strict(8192, func(r llm.Request) llmtest.Step { return llmtest.Say("ok") })
+		w.deps.Model = checked{m, t}
+		w.start()
+		w.say("a", "what is wrong here? "+strings.Repeat("a line of a log\n", 5000)+"the last line")
+		w.say("a", "and now?")
+		w.wantQuiet()
+		w.wantAnswers("a", "ok", "ok")
+		seen := m.Requests()[0].Messages[1].Text
+		for _, part := range []string{"what is wrong here?", "the last line", "the whole is in media/"} {
+			if !strings.Contains(seen, part) {
+				t.Errorf("the model does not see %q", part)
+			}
+		}
+	})
+}

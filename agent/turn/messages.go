@@ -51,7 +51,10 @@ func upTo(list []bus.Received, seq int64) (before, after []bus.Received) {
 
 // asQuestions returns what the model sees of messages that are for it.
 func (t *reader) asQuestions(ctx context.Context, list []bus.Received) (seen []llm.Message) {
+	room := t.env.Calls.Estimates.Bytes(t.settings.ModelID, t.settings.ContextBudget()) / 2
 	for _, m := range prompt.JoinParts(list) {
+		m.Text = t.fitted(m.Text, room)
+		room -= len(m.Text)
 		if m.Origin.Kind != bus.Person {
 			seen = append(seen, t.ownMessage(m))
 			continue
@@ -60,6 +63,28 @@ func (t *reader) asQuestions(ctx context.Context, list []bus.Received) (seen []l
 		seen = append(seen, prompt.User(m, files, quoted, t.zone()))
 	}
 	return seen
+}
+
+// leastMessage is the part of a message that the model sees in any case, in bytes.
+const leastMessage = 1000
+
+// longMessage is the name of the file of a message that is too long for a prompt.
+const longMessage = "message.txt"
+
+// fitted returns the text of a message, or its beginning and its end if it is longer than room
+// bytes. The whole is then in a file of the conversation.
+func (t *reader) fitted(text string, room int) string {
+	room = max(room, leastMessage)
+	if len(text) <= room {
+		return text
+	}
+	where := "the rest could not be stored"
+	if file, err := t.saveFile(longMessage, []byte(text)); err == nil {
+		where = "the whole is in " + file
+	} else {
+		t.logger().Warn("long message not stored", "err", err)
+	}
+	return withoutMiddle(text, room*2/3, room/3, where)
 }
 
 // ambient returns the messages that people wrote in the group before r but not to the agent.

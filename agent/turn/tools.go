@@ -529,17 +529,22 @@ func cutResult(text, where string) string {
 	if len(text) <= MaxResult {
 		return text
 	}
-	tail := text[len(text)-TailResult:]
+	return withoutMiddle(text, HeadResult, TailResult, where)
+}
+
+// withoutMiddle returns the first and the last bytes of a text. where says where the rest is.
+func withoutMiddle(text string, first, last int, where string) string {
+	tail := text[len(text)-last:]
 	for len(tail) > 0 && !utf8.RuneStart(tail[0]) {
 		tail = tail[1:]
 	}
 	return fmt.Sprintf("%s\n\n[… %d bytes in all; %s …]\n\n%s",
-		plaintext.Cut(text, HeadResult), len(text), where, tail)
+		plaintext.Cut(text, first), len(text), where, tail)
 }
 
 // saveFile stores data in the folder of the conversation and returns the name that the model uses
 // for it.
-func (t *toolRound) saveFile(name string, data []byte) (string, error) {
+func (t *reader) saveFile(name string, data []byte) (string, error) {
 	return t.env.Attachments.SaveFile(t.Address, name, data)
 }
 
