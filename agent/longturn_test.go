@@ -12,6 +12,8 @@ import (
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/prompt"
 	"gateway/agent/tool"
+	"gateway/memory"
+	"gateway/store"
 )
 
 // strict returns a model with a window of so many tokens, which refuses a longer prompt. It answers
@@ -73,6 +75,38 @@ func TestMessageLongerThanTheWindow(t *testing.T) {
 			if !strings.Contains(seen, part) {
 				t.Errorf("the model does not see %q", part)
 			}
+		}
+	})
+}
+
+// However many facts are pinned, the conversation goes on. The prompt holds the most important
+// pinned facts, and says that there are more.
+func TestTooManyPinnedFacts(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		m := strict(65536, func(r llm.Request) llmtest.Step { return llmtest.Say("ok") })
+		w.deps.Model = checked{m, t}
+		w.start()
+		w.tx(func(tx *store.Tx) error {
+			space := w.deps.Memory.In(memory.OfChat(at("a")))
+			for i := range 300 {
+				f := memory.Fact{Key: fmt.Sprintf("fact %d", i), Pinned: true, Importance: 2,
+					Value: strings.Repeat("something that somebody wanted to be kept ", 20)}
+				if i == 150 {
+					f.Importance = 5
+				}
+				if err := space.Set(tx, f); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		w.say("a", "hello")
+		w.wantQuiet()
+		w.wantAnswers("a", "ok")
+		system := m.Requests()[0].Messages[0].Text
+		if !strings.Contains(system, "- fact 150: ") || !strings.Contains(system, "more are left out") {
+			t.Errorf("the prompt lacks the most important fact, or does not say that there are more")
 		}
 	})
 }

@@ -18,7 +18,8 @@ func full() *System {
 	return &System{Name: "Robin", Workspace: "/srv/robin", FormatHint: "Plain text.",
 		Tools:  []llm.ToolSpec{{Name: "read_file"}, {Name: "grep"}},
 		Scoped: true, Heartbeat: true, Documents: []Document{{"AGENTS.md", "Work."}}, Contact: true,
-		Memory: "The cat is called Tom.", Pinned: []memory.Fact{{Key: "dog", Value: "Rex"}},
+		Memory:       "The cat is called Tom.",
+		Pinned:       Pinned{Facts: []memory.Fact{{Key: "dog", Value: "Rex"}}},
 		ActiveSkills: "Always so.", Skills: "<skills></skills>",
 		Notes:   []memory.Entry{{Cursor: 1, Text: "They said hello."}, {Cursor: 2, Text: "And bye."}},
 		Session: "test:a", NotesSize: 100, Summary: session.Summary{Text: "It began well.", From: 9},
@@ -52,6 +53,8 @@ func TestCache(t *testing.T) {
 			s.Zone = time.FixedZone("Elsewhere", 3600)
 		case session.Summary:
 			s.Summary.Text = "It goes on."
+		case Pinned:
+			s.Pinned.Left++
 		default: // a list
 			f.Set(f.Slice(0, f.Len()-1))
 		}

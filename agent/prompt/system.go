@@ -1,6 +1,7 @@
 package prompt
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"slices"
@@ -28,7 +29,7 @@ type System struct {
 	Documents    []Document // documents that people edit, in order
 	Contact      bool       // the agent should ask the person for a style
 	Memory       string     // content of MEMORY.md
-	Pinned       []memory.Fact
+	Pinned       Pinned
 	ActiveSkills string // text of the active skills
 	Skills       string // list of the other skills
 
@@ -44,6 +45,35 @@ type System struct {
 
 // Platform is the operating system and architecture. It is constant for the process.
 var Platform = runtime.GOOS + "/" + runtime.GOARCH
+
+// Pinned holds the pinned facts of a prompt, and the number of those for which there is no room.
+type Pinned struct {
+	Facts []memory.Fact
+	Left  int
+}
+
+// Pin returns the pinned facts that fit into room bytes: the most important ones, and of these the
+// newest ones. They keep their order.
+func Pin(facts []memory.Fact, room int) Pinned {
+	ranked := slices.Clone(facts)
+	slices.SortStableFunc(ranked, func(a, b memory.Fact) int {
+		return cmp.Or(cmp.Compare(b.Importance, a.Importance), b.Created.Compare(a.Created))
+	})
+	shown := make(map[string]bool)
+	for _, f := range ranked {
+		if room -= len(f.String()) + 1; room < 0 {
+			break
+		}
+		shown[f.Key] = true
+	}
+	p := Pinned{Left: len(facts) - len(shown)}
+	for _, f := range facts {
+		if shown[f.Key] {
+			p.Facts = append(p.Facts, f)
+		}
+	}
+	return p
+}
 
 // A Document is a document that people edit.
 type Document struct{ Title, Text string }
@@ -177,8 +207,12 @@ func (s *System) memory() string {
 	if s.Memory != "" {
 		part += "\n\n## memory/MEMORY.md\n\n" + s.Memory
 	}
-	if len(s.Pinned) > 0 {
-		part += "\n\n## Pinned facts\n\n" + Escape(memory.Render(s.Pinned))
+	if len(s.Pinned.Facts) > 0 {
+		part += "\n\n## Pinned facts\n\n" + Escape(memory.Render(s.Pinned.Facts))
+	}
+	if s.Pinned.Left > 0 {
+		part += fmt.Sprintf("\n[… %d more are left out: too many facts are pinned. recall finds them; "+
+			"unpin those that matter less.]", s.Pinned.Left)
 	}
 	if part == "" {
 		return ""

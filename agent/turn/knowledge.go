@@ -76,7 +76,8 @@ func (t *conversation) systemParts(
 			if err != nil {
 				return nil, err
 			}
-			s.Pinned, s.Notes = pinned, notes
+			s.Pinned = prompt.Pin(pinned, prompt.Share(t.settings.ContextBudget(), 4, pinnedSize))
+			s.Notes = notes
 		}
 		if t.loaded.documents != nil {
 			s.Memory = t.loaded.documents.Own(document.Memory).Prompt()
@@ -89,10 +90,11 @@ func (t *conversation) systemParts(
 	return s, nil
 }
 
-// Limits of the recent history in a prompt.
+// Limits of the recent history and of the pinned facts in a prompt.
 const (
 	recentEntries = 50
 	recentSize    = 8000 * prompt.BytesPerToken
+	pinnedSize    = 16_000 * prompt.BytesPerToken
 )
 
 // has reports whether the turn may use the tool with the given name.
