@@ -11,6 +11,7 @@ import (
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/prompt"
+	"gateway/agent/turn"
 	"gateway/memory"
 	"gateway/session"
 )
@@ -278,4 +279,33 @@ func TestEstimateLearns(t *testing.T) {
 			t.Errorf("1,600 bytes did not fit into 1,000 tokens and are taken for %d", got)
 		}
 	}
+}
+
+// Some providers refuse a request because of something in an earlier message. The agent then
+// answers without the earlier messages, and notes replace them.
+func TestRefusedHistory(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		m := llmtest.Func("filtered", func(r llm.Request) llmtest.Step {
+			if strings.Contains(strings.Join(lines(r.Messages), "\n"), "bad word") {
+				return llmtest.Fail(llm.ContentRefused)
+			}
+			return llmtest.Say("fine")
+		})
+		w.deps.Model = checked{m, t}
+		w.deps.Notes = llmtest.Func("notes", func(llm.Request) llmtest.Step {
+			return llmtest.Say("- They talked.")
+		})
+		w.start()
+		w.say("a", "hello", "a bad word", "sorry")
+		w.sleep(10 * time.Minute)
+		asked := len(m.Requests())
+		w.say("a", "and on")
+		w.wantQuiet()
+		refused := turn.ErrorText(&llm.Error{Kind: llm.ContentRefused})
+		w.wantAnswers("a", "fine", refused, "fine", "fine")
+		if n := len(m.Requests()); n != asked+1 {
+			t.Errorf("the last message took %d requests, want 1", n-asked)
+		}
+	})
 }

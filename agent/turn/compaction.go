@@ -137,6 +137,9 @@ func (t *conversation) excess() (state []byte, tooLarge bool) {
 	if t.truncated {
 		return nil, true
 	}
+	if t.alone { // notes of the earlier turns can take their place
+		return background.CompactState(math.MaxInt), true
+	}
 	size := max(t.prompt, t.size())
 	most, aim := t.room()
 	need := t.env.Calls.Estimates.Bytes(t.settings.ModelID, size-aim)

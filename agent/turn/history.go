@@ -20,6 +20,7 @@ type conversation struct {
 	history    []llm.Message
 	older      int         // how many of them belong to earlier turns
 	truncated  bool        // history lacks older messages
+	alone      bool        // history has only this turn, because the provider refuses the others
 	news       newMessages // of the transcript, as of the transaction that began the turn
 	prompt     int         // tokens of the newest prompt and its answer, as reported by the model
 	provenance atomic.Pointer[provenance]
@@ -133,6 +134,27 @@ func Measure(
 	t.system = env.Prompts.Text(system)
 	return prompt.Contents(system.Parts(), t.tools.Specs(),
 		prompt.Prepare(t.tools.Offered(t.history), t.historySize())), nil
+}
+
+// leaveOutEarlier leaves the earlier turns, and the notes of them, out of the prompt, because the
+// provider may refuse it for what they contain. It reports false if that was done before.
+func (t *modelCaller) leaveOutEarlier(ctx context.Context) (bool, error) {
+	if t.alone || t.First {
+		return false, nil
+	}
+	read := t.env.DB.Read(context.WithoutCancel(ctx))
+	summary, err := session.ReadSummary(read, t.Session)
+	if err != nil {
+		return false, err
+	}
+	summary.Text = "" // but From stays, so that the notes do not appear as recent history instead
+	system, err := t.systemParts(read, summary)
+	if err != nil {
+		return false, err
+	}
+	t.system = t.env.Prompts.Text(system)
+	t.history, t.older, t.alone = t.history[t.older:], 0, true
+	return true, nil
 }
 
 // shorten reduces a prompt that the model refused as too long. Notes replace the older half of the

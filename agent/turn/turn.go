@@ -529,6 +529,11 @@ func (t *runner) failed(ctx context.Context, err error) (done bool, _ error) {
 		t.noTools = true
 		return false, nil
 	}
+	if ok && e.Kind == llm.ContentRefused {
+		if again, failed := t.leaveOutEarlier(ctx); again || failed != nil {
+			return false, failed
+		}
+	}
 	if ok && e.Kind == llm.ContextTooLong && !t.shortened {
 		t.shortened = true
 		return false, t.shorten(ctx)
