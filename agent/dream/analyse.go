@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -44,6 +45,11 @@ func (r *run) analyse(ctx context.Context, from, last int64) error {
 	req := llm.Request{Messages: analysisPrompt(r.scope, r.opts, own, d, skills)}
 	for range 2 {
 		resp, err := r.ask(ctx, req)
+		if err != nil && len(entries) == 1 && r.mayLeaveOut(err) {
+			left := fmt.Sprintf("entry %d was not read: the provider of the model refuses it",
+				entries[0].Cursor)
+			return r.name(ctx, analysis{skipped: []string{left}}, d, from, entries)
+		}
 		if err != nil {
 			return err
 		}
@@ -56,6 +62,14 @@ func (r *run) analyse(ctx context.Context, from, last int64) error {
 			llm.Message{Role: llm.User, Text: again})
 	}
 	return r.fail(ctx, errNonsense)
+}
+
+// mayLeaveOut reports whether a single entry is left out after err, because the provider refuses
+// its content again and again. Otherwise it would keep the run from all later entries. The owners
+// have learned of the failures before: see [GiveUpError].
+func (r *run) mayLeaveOut(err error) bool {
+	e, ok := errors.AsType[*llm.Error](err)
+	return ok && e.Kind == llm.ContentRefused && r.state.Failures > giveUpAfter
 }
 
 // withoutForeign returns entries without those derived from foreign text, because a web page must

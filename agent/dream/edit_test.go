@@ -556,3 +556,30 @@ func TestNoResponse(t *testing.T) {
 		t.Errorf("Run = %v, want %v", err, errNonsense)
 	}
 }
+
+// If the provider refuses a single entry again and again, Dream leaves out that entry and reads the
+// following ones.
+func TestRefusedEntry(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(req llm.Request) llmtest.Step {
+		switch text := req.Messages[1].Text; {
+		case strings.Contains(text, "bad word"):
+			return llmtest.Fail(llm.ContentRefused)
+		case len(req.Tools) > 0:
+			return calls(edit("USER.md", "", "- likes tea"), done)
+		case strings.Contains(text, "tea"):
+			return llmtest.Say("[USER] likes tea")
+		}
+		return llmtest.Say("[SKIP]")
+	})
+	w.live(ann, "first", "a bad word", "likes tea", "last")
+	for range 20 {
+		if _, err := w.run(ann); err == nil {
+			w.state[ann] = nil
+		}
+	}
+	w.want(ann, "USER.md", "- likes tea\n")
+	if got := w.dreamed(ann); got != 4 {
+		t.Errorf("cursor = %d, want 4", got)
+	}
+}
