@@ -402,3 +402,32 @@ func TestOutcomeOfOverheard(t *testing.T) {
 		w.say("g", "/deny "+w.code())
 	})
 }
+
+// A message that a person writes while the model repeats itself may say what to do instead. The
+// model then has its tools again.
+func TestMessageEndsALoop(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		looks := 0
+		release := make(chan struct{})
+		w.tools(act("look", tool.Pure, func(context.Context) (string, error) {
+			if looks++; looks == 5 {
+				<-release
+			}
+			return "seen", nil
+		}), act("count", tool.Pure, always("1")))
+		for range 5 {
+			w.model.Queue(uses("look"))
+		}
+		w.model.Queue(uses("count"), llmtest.Say("counted"))
+		w.start()
+		w.say("a", "look")
+		w.say("a", "count instead")
+		close(release)
+		w.wantQuiet()
+		w.wantAnswers("a", "counted")
+		if got := offered(w.request(6)); len(got) == 0 {
+			t.Error("the model has no tools for the new message")
+		}
+	})
+}

@@ -40,13 +40,21 @@ func (t *toolRound) detectLoop(c llm.ToolCall, result string) string {
 	return result
 }
 
+// offerTools gives the model its tools back after it has repeated a call too often, unless it has
+// used all rounds.
+func (t *toolRound) offerTools() {
+	if t.seen, t.closing = nil, ""; t.rounds >= t.maxRounds() {
+		t.closing = AskSumUp
+	}
+}
+
 // recount counts the rounds of tool calls of earlier attempts, and their equal calls with equal
 // results. It also notes whether they may have changed documents.
 func (t *toolRound) recount(messages []llm.Message) {
 	calls := make(map[string]llm.ToolCall)
 	for _, m := range messages {
 		if m.Role == llm.User {
-			t.seen, t.closing = nil, ""
+			t.offerTools()
 		}
 		if len(m.ToolCalls) > 0 {
 			t.rounds++

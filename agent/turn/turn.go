@@ -204,7 +204,7 @@ func (t *turn) setTrigger(first bus.InboundMessage) {
 // author may do.
 func (t *runner) addWriters(batch []bus.Received) {
 	t.restrict(batch)
-	t.seen = nil // A repeated call can make sense after a new message.
+	t.offerTools() // A repeated call can make sense after a new message.
 	for i := range batch {
 		m := &batch[i].Message
 		if t.tools == nil || !m.Role.AtLeast(t.role) {
