@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/pool"
 	"gateway/agent/tool"
+	"gateway/agent/tools/ask"
 	"gateway/agent/turn"
 	"gateway/bus"
 )
@@ -198,4 +200,39 @@ func TestStopByGuest(t *testing.T) {
 		w.wantQuiet()
 		w.wantAnswers("g", "Stopped.", "for the user")
 	})
+}
+
+// /stop also answers a message whose answer a newer message has interrupted, whether the next turn
+// has begun, waits for an answer or has not begun yet. So the message loses its reaction.
+func TestStopAfterInterrupt(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"not begun", "running", "suspended"} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.tools(ask.New())
+				w.opts.QueueMode = pool.Interrupt
+				w.opts.Debounce = map[string]time.Duration{"test": time.Minute}
+				w.model.Queue(held(llmtest.Say("never"), make(chan struct{})))
+				w.start()
+				w.say("a", "old")
+				w.sleep(2 * time.Minute)
+				w.say("a", "new")
+				switch name {
+				case "running":
+					w.model.Queue(held(llmtest.Say("never"), make(chan struct{})))
+					w.sleep(2 * time.Minute)
+				case "suspended":
+					w.model.Queue(asksFor("Which?"))
+					w.sleep(2 * time.Minute)
+				}
+				w.say("a", "/stop")
+				w.wantQuiet()
+				out := w.outbox("a")
+				got := slices.Sorted(slices.Values(out[len(out)-1].Answers))
+				if !slices.Equal(got, []string{"1", "2", "3"}) {
+					t.Errorf("/stop answers the messages %q, want all three", got)
+				}
+			})
+		})
+	}
 }

@@ -49,6 +49,10 @@ type Stopping struct {
 	waiting  []bus.Received // messages that wait in the session itself
 	starting []bus.Received // the batch that is becoming a turn
 
+	// unanswered are messages that the running or the next turn was to answer beside its own,
+	// because a newer message had interrupted the turn before.
+	unanswered []bus.InboundMessage
+
 	dropped []bus.Received // messages dropped by endOwn
 	ended   bool           // endOwn ended the running turn
 
@@ -68,10 +72,20 @@ func (st *Stopper) New(m bus.InboundMessage, e command.Extent) *Stopping {
 	}
 	if p, ok := st.suspended[s.key]; ok {
 		s.waiting = slices.Clone(p.waiting)
+		s.addUnanswered(p.turn.Address, p.answers)
 	} else if w, ok := st.workers[s.key]; ok {
 		s.waiting, s.starting = slices.Clone(w.waiting), slices.Clone(w.claiming)
+		if e != command.Own || w.asker.id == m.Sender.ID {
+			s.addUnanswered(w.asker.from, w.unanswered)
+		}
 	}
 	return s
+}
+
+func (s *Stopping) addUnanswered(from bus.Address, ids []string) {
+	for _, id := range ids {
+		s.unanswered = append(s.unanswered, bus.InboundMessage{ID: id, From: from})
+	}
 }
 
 // End implements [command.Stop].
@@ -80,6 +94,14 @@ func (s *Stopping) End(tx *store.Tx) (e command.Stopped, err error) {
 		e, err = s.endOwn(tx)
 	} else {
 		e, err = s.end(tx)
+	}
+	for _, m := range s.unanswered {
+		known := slices.ContainsFunc(e.Messages, func(o bus.InboundMessage) bool {
+			return o.ID == m.ID && o.From == m.From
+		})
+		if !known && !e.Running { // otherwise the running turn still answers it
+			e.Messages = append(e.Messages, m)
+		}
 	}
 	s.elsewhere = e.Elsewhere(s.by.From)
 	return e, err

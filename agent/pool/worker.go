@@ -30,11 +30,11 @@ type worker struct {
 	suspended    bool           // the turn is suspended; another worker will continue it
 	standalone   bool           // no other message joins the turn: see bus.Origin.Standalone
 	trialEnded   chan struct{}  // closed when the trial ends; nil if the worker is not on trial
+	unanswered   []string       // platform's ids of messages that an interrupted turn left
 
 	// Used by the worker's goroutine only:
-	unanswered []string                // platform's ids of messages that an interrupted turn left
-	heldCall   func()                  // ends the call that the resumed turn continues; or nil
-	cancel     context.CancelCauseFunc // ends the running turn; nil if none runs
+	heldCall func()                  // ends the call that the resumed turn continues; or nil
+	cancel   context.CancelCauseFunc // ends the running turn; nil if none runs
 }
 
 func (w *worker) ring() {
@@ -271,7 +271,6 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 	w.cancel = cancel
 	d.mu.Unlock()
 	out, err := turn.Run(work, d.env, w.start(st, batch), w)
-	w.unanswered = out.Unanswered
 	if out.Refused {
 		w.drop(batch)
 	}
@@ -279,7 +278,7 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 		d.suspend(w, out)
 	}
 	d.mu.Lock()
-	w.cancel = nil
+	w.cancel, w.unanswered = nil, out.Unanswered
 	d.mu.Unlock()
 	if err == nil && out.Resume != nil {
 		return w.turn(ctx, out.Resume, nil)
@@ -293,10 +292,10 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 func (w *worker) start(st *session.Turn, batch []bus.Received) *turn.Start {
 	d := w.pool
 	d.mu.Lock()
-	numbered := d.Mode(w.key) == Collect
+	numbered, unanswered := d.Mode(w.key) == Collect, w.unanswered
 	d.mu.Unlock()
 	s := &turn.Start{Turn: *st, Messages: batch, Numbered: numbered, Lease: d.Lease,
-		Settings: d.ConfigOf(w.key), Unanswered: w.unanswered, HeldCall: w.heldCall}
+		Settings: d.ConfigOf(w.key), Unanswered: unanswered, HeldCall: w.heldCall}
 	w.heldCall = nil
 	if at, ok := d.Config().ResetAt[st.Address.Account]; ok {
 		s.ResetAt = &at
