@@ -65,7 +65,8 @@ func TestReminderBeforeTheTurnWaits(t *testing.T) {
 	})
 }
 
-// /stop discards messages of people that wait for a suspended turn, but not messages of programs.
+// A message of a program does not wait for a suspended turn. So /stop, which ends that turn, does
+// not discard it.
 func TestStopWaitingTurn(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -81,7 +82,7 @@ func TestStopWaitingTurn(t *testing.T) {
 		w.say("a", "/stop")
 		w.wantQuiet()
 		told := w.outbox("a")
-		if n := len(told); n != 3 || told[1].Text != "Stopped." || told[2].Text != "a parcel" {
+		if n := len(told); n != 3 || told[1].Text != "a parcel" || told[2].Text != "Stopped." {
 			t.Errorf("people were told %+v", told)
 		}
 	})

@@ -365,12 +365,13 @@ func TestNotesAreBounded(t *testing.T) {
 	})
 }
 
-// The same limit applies to a conversation whose turn waits for a person. The answer of this
-// person is still read.
+// The same limit applies to a session whose turn waits for a person. The answer of this person is
+// still read.
 func TestNotesOfSuspendedSessionAreBounded(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.tools(ask.New())
+		key := named("test/a").OfHook("post")
 		const posts = pool.MaxOwn + 20
 		var list []bus.InboundMessage
 		var order, want []string
@@ -386,21 +387,23 @@ func TestNotesOfSuspendedSessionAreBounded(t *testing.T) {
 			return llmtest.Say("ok")
 		}), t}
 		w.start()
-		w.say("a", "hello")
+		hello := w.message("a", "hello")
+		hello.Origin = bus.Origin{Kind: bus.Hook, Label: "post", Session: key}
+		w.put(hello)
 		for i := range posts {
 			m := w.message("a", fmt.Sprint("post ", i))
-			m.Origin = bus.Origin{Kind: bus.Hook, Label: "post"}
+			m.Origin = hello.Origin
 			list, want = append(list, m), append(want, fmt.Sprint(i))
 		}
 		w.put(list...)
 		for range 2 { // also after the recovery has compared the memory with the table
-			held := len(w.d.Pending(named("test/a")))
+			held := len(w.d.Pending(key))
 			if held != pool.MaxOwn {
 				t.Errorf("%d are held in memory, want %d", held, pool.MaxOwn)
 			}
 			w.sleep(2 * recoveryInterval)
 		}
-		w.say("a", "red")
+		w.say("a", "/answer "+w.code()+" red")
 		w.sleep(time.Minute)
 		w.wantQuiet()
 		wantLines(t, "order", order, want)

@@ -455,3 +455,43 @@ func TestUnreadableQuestion(t *testing.T) {
 		w.wantAnswers("a", "Which?", turn.SayBroken, "what is red?")
 	})
 }
+
+// What a program posts to a hook of the chat does not wait until somebody has answered a question
+// in the chat. The turn with the question goes on afterwards.
+func TestPostDuringQuestion(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.tools(ask.New())
+		w.model.Queue(asksFor("Which colour?"), llmtest.Say("The disk is full."), llmtest.Say("painted"))
+		w.start()
+		w.say("a", "paint it")
+		w.put(w.posted("a", "disk full", false))
+		w.wantAnswers("a", "Which colour?", "The disk is full.")
+		w.say("a", "red")
+		w.wantQuiet()
+		w.wantAnswers("a", "Which colour?", "The disk is full.", "painted")
+	})
+}
+
+// If the turn of such a post asks something itself, the next post waits for it, also after a
+// restart.
+func TestPostAsksDuringQuestion(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.tools(ask.New())
+		w.model.Queue(asksFor("Which colour?"), asksFor("Delete it?"), llmtest.Say("deleted"),
+			llmtest.Say("the next post"), llmtest.Say("painted"))
+		w.start()
+		w.say("a", "paint it")
+		w.put(w.posted("a", "disk full", false), w.posted("a", "disk fuller", false))
+		code := w.code()
+		w.restart()
+		w.sleep(time.Minute)
+		w.say("a", "/answer "+code+" yes")
+		w.sleep(time.Minute)
+		w.say("a", "red")
+		w.wantQuiet()
+		w.wantAnswers("a", "Which colour?", "Delete it?"+byCommand(code), "Noted: yes", "deleted",
+			"the next post", "painted")
+	})
+}

@@ -338,10 +338,12 @@ func (pl *Pool) Enqueue(
 	key := session.Of(r.Message)
 	person := r.Message.Origin.Kind == bus.Person
 	pl.mu.Lock()
-	if p, ok := pl.suspended[key]; ok && r.Message.Origin.Run != 0 {
-		// A due job does not wait until a person has answered the question of p.
-		key = key.OfRun(r.Message.Origin.Run)
-	} else if ok {
+	p, ok := pl.suspended[key]
+	if other := beside(key, &r.Message.Origin); ok && other != key {
+		key = other
+		p, ok = pl.suspended[key]
+	}
+	if ok {
 		if !person && !decides(&p.question, r) && isFull(p.waiting, &p.deferred) {
 			pl.mu.Unlock()
 			return false, false, nil
@@ -386,6 +388,19 @@ func (pl *Pool) Enqueue(
 	w.fullNotified = true
 	pl.mu.Unlock()
 	return true, tell, nil
+}
+
+// beside returns the session in which a message of the session key begins its turn while the turn
+// of key is suspended. It is key itself if the message must wait. Neither a due job nor a post to a
+// hook of the chat waits until a person has answered a question.
+func beside(key session.Key, o *bus.Origin) session.Key {
+	switch {
+	case o.Run != 0:
+		return key.OfRun(o.Run)
+	case o.Kind == bus.Hook && key.IsConversation():
+		return key.OfHook(o.Label)
+	}
+	return key
 }
 
 // MaxOwn is the maximum number of messages in memory for a session when the next message was not

@@ -99,8 +99,8 @@ func (rv review) run(ctx, work context.Context, key session.Key) error {
 	return nil
 }
 
-// passJobs starts the jobs that wait for a suspended turn in sessions beside it. It returns the
-// entry of the turn, or nil if the turn is no longer suspended.
+// passJobs starts the jobs and hooks that wait for a suspended turn in sessions beside it. It
+// returns the entry of the turn, or nil if the turn is no longer suspended.
 func (rv review) passJobs(ctx, work context.Context, key session.Key) (*suspendedTurn, error) {
 	rv.mu.Lock()
 	p, ok := rv.suspended[key]
@@ -110,7 +110,7 @@ func (rv review) passJobs(ctx, work context.Context, key session.Key) (*suspende
 	}
 	var jobs, others []bus.Received
 	for _, r := range p.waiting {
-		if r.Message.Origin.Run != 0 {
+		if beside(key, &r.Message.Origin) != key {
 			jobs = append(jobs, r)
 		} else {
 			others = append(others, r)
