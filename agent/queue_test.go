@@ -409,3 +409,25 @@ func TestNotesOfSuspendedSessionAreBounded(t *testing.T) {
 		wantLines(t, "order", order, want)
 	})
 }
+
+// If people reword a message that still waits, the agent answers the new wording, also if they have
+// written something in between. It never acts on the old wording.
+func TestEditOfWaitingMessage(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		release := make(chan struct{})
+		w.model.Queue(held(llmtest.Say("one"), release), llmtest.Say("two"), llmtest.Say("three"))
+		w.opts.QueueMode = pool.Followup
+		w.start()
+		w.say("a", "first", "order 5", "thanks")
+		edit := w.message("a", "order 50")
+		edit.Edits = "2"
+		w.put(edit)
+		close(release)
+		w.wantQuiet()
+		w.wantAsked(2, "user: first", "assistant: one", "user: order 50")
+		w.wantAsked(3, "user: first", "assistant: one", "user: order 50", "assistant: two",
+			"user: thanks")
+		w.wantAnswers("a", "one", "two", "three")
+	})
+}

@@ -138,8 +138,29 @@ func (w *worker) claim() []bus.Received {
 	n := w.claimable()
 	w.standalone = w.waiting[0].Message.Origin.Standalone()
 	w.claiming, w.waiting = w.waiting[:n:n], w.waiting[n:]
+	w.claimEdits()
 	w.listen(w.claiming)
 	return w.claiming
+}
+
+// claimEdits also claims the waiting messages that reword claimed ones, even if others come before
+// them. Otherwise the turn would act on a wording that is known to be wrong. The pool's mu is held.
+func (w *worker) claimEdits() {
+	rewords := func(r bus.Received) bool {
+		return r.Message.Edits != "" && !IsSuspect(r) &&
+			slices.ContainsFunc(w.claiming, func(o bus.Received) bool {
+				return o.Message.ID == r.Message.Edits && askerOf(o.Message) == askerOf(r.Message)
+			})
+	}
+	var others []bus.Received
+	for _, r := range w.waiting {
+		if rewords(r) {
+			w.claiming = append(w.claiming, r)
+		} else {
+			others = append(others, r)
+		}
+	}
+	w.waiting = others
 }
 
 // hasFiles reports whether r or the message that it quotes has files.
