@@ -255,9 +255,9 @@ func restoreCommand(load app.Loader) *cobra.Command {
 	cmd := withConfig(load, &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Restore a backup, while no gateway runs",
-		Long: `Restore a backup, while no gateway runs. The whole backup is checked before anything
-is changed. If there is data already, the command refuses; with --force it moves that data into a
-folder "before-restore-TIME" beside it.
+		Long: `Restore a backup, while no gateway runs. With "-" as FILE the command reads standard
+input. The whole backup is checked before anything is changed. If there is data already, the command
+refuses; with --force it moves that data into a folder "before-restore-TIME" beside it.
 
 A configuration decides which programs the gateway runs. So the one in the backup is only written
 into the home as config.toml.restored, for you to look at. With --with-config it is used.
@@ -277,11 +277,22 @@ docs/durability.md says what that means for messages that came later.`,
 // restoreBackup replaces the data in the home with that of a backup, and tells the person what to
 // do next. It holds the lock of the database, so that no gateway can start meanwhile.
 func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, with backupOptions) error {
-	f, err := os.Open(file)
-	if err != nil {
-		return app.NewUsageError(fmt.Errorf("the backup can't be read: %w", err))
+	var f *os.File
+	var in io.Reader
+	var err error
+	switch {
+	case file != "-":
+		if f, err = os.Open(file); err != nil {
+			return app.NewUsageError(fmt.Errorf("the backup can't be read: %w", err))
+		}
+		defer f.Close()
+		in = f
+	case with.config:
+		return app.NewUsageError(errors.New("--with-config reads the backup twice: write standard " +
+			"input to a file first, and restore that"))
+	default:
+		file, in = "standard input", cmd.InOrStdin()
 	}
-	defer f.Close()
 	place := filepath.Join(cfg.Gateway.Home, configPart)
 	next := cfg // the settings of the next start
 	if with.config && place == cfg.File {
@@ -293,7 +304,7 @@ func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, with bac
 	if err != nil {
 		return err
 	}
-	done, err := backup.Restore(cmd.Context(), bufio.NewReader(f), backup.RestoreOptions{
+	done, err := backup.Restore(cmd.Context(), bufio.NewReader(in), backup.RestoreOptions{
 		Migrations: app.Migrations(), Force: with.force, Now: time.Now(), Home: cfg.Gateway.Home,
 		Place: func(name string) (backup.Part, bool) {
 			// The paths are those of the next start. The backup may come from a home with others.
