@@ -65,7 +65,8 @@ func openLog(
 		out = screen
 	}
 	if cfg.Format == "text" || cfg.Format == "auto" && onTerminal {
-		return newTextLog(out, level, onTerminal), end, nil
+		colours := onTerminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+		return newTextLog(out, level, colours), end, nil
 	}
 	return slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{
 		Level: level, ReplaceAttr: spellDuration})), end, nil
