@@ -54,11 +54,12 @@ func DeadLetters(q store.Queryer) (n int, err error) {
 	return n, store.Wrap(err, "bus: read outbox")
 }
 
-// LastAccepted returns the time at which the newest message was accepted, or the zero time if the
-// inbox is empty.
-func LastAccepted(q store.Queryer) (time.Time, error) {
+// LastAccepted returns the time at which the newest message was accepted, of those accepted before
+// the given time, or the zero time if the inbox has none.
+func LastAccepted(q store.Queryer, before time.Time) (time.Time, error) {
 	var ms int64
-	err := q.QueryRow("SELECT received_ms FROM inbox ORDER BY id DESC LIMIT 1").Scan(&ms)
+	err := q.QueryRow("SELECT received_ms FROM inbox WHERE received_ms < $1 ORDER BY id DESC LIMIT 1",
+		before.UnixMilli()).Scan(&ms)
 	if errors.Is(err, sql.ErrNoRows) {
 		return time.Time{}, nil
 	}

@@ -58,6 +58,14 @@ func TestWrongClockKeepsFiles(t *testing.T) {
 	if n := p.logged("old files removed"); n > 0 {
 		t.Error("old files were removed")
 	}
+	// Now a message has the wrong time, too. The next start still doubts the clock.
+	p.kill()
+	p = w.start()
+	p.says(doubtful, 1)
+	w.answers(bobID, "hello again")
+	if _, err := os.Stat(photo); err != nil {
+		t.Errorf("the photo is gone after another start: %v", err)
+	}
 }
 
 // TestWrongClockKeepsHistory checks that Dream, too, removes no old notes while the clock may be

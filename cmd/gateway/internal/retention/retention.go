@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -55,9 +56,9 @@ type Options struct {
 	Every  time.Duration    // from the end of a pass to the next; default: 1 hour
 	Pause  time.Duration    // between two pieces; default: 20 ms
 
-	// Newest returns the time of the newest row that an earlier process wrote, or the zero time.
-	// The sweeper uses it to detect a wrong clock at the start.
-	Newest func(q store.Queryer) (time.Time, error)
+	// Newest returns the time of the newest row written before a time, or the zero time. The
+	// sweeper uses it to detect a wrong clock at the start.
+	Newest func(q store.Queryer, before time.Time) (time.Time, error)
 
 	// MaxBytes is the maximum size of the database in bytes; 0: no limit. If the database is larger
 	// after a pass, the sweeper applies the groups of Tight in order. The rules of a group take
@@ -101,8 +102,9 @@ func New(db *store.DB, rules []Rule, o *Options) *Sweeper {
 // If the clock jumps forward, everything seems old. So nothing is removed for trustTime after the
 // clock has jumped by more than maxJump, compared with the time for which the process has run. A
 // person or NTP can correct the clock meanwhile. Waking up from sleep looks the same and does no
-// harm. The same applies at the start if the clock is more than maxJump before or maxGap after
-// the newest row.
+// harm. The same applies at the start if the clock is more than maxJump before the newest row, or
+// more than maxGap after the newest one that is older than trustTime. Newer rows may have the time
+// of an earlier process with the same wrong clock.
 const (
 	maxJump   = time.Hour
 	maxGap    = 30 * 24 * time.Hour
@@ -147,18 +149,30 @@ func (s *Sweeper) suspectClock(ctx context.Context, began time.Time) time.Time {
 	if s.opts.Newest == nil {
 		return time.Time{}
 	}
-	newest, err := s.opts.Newest(s.db.Read(ctx))
+	now := s.opts.Now()
+	gap, err := s.gap(ctx, now, time.UnixMilli(math.MaxInt64))
+	if err == nil && gap >= 0 {
+		gap, err = s.gap(ctx, now, now.Add(-trustTime))
+	}
 	if err != nil {
 		s.opts.Logger.WarnContext(ctx, "no old data is removed for a day", "err", err)
 		return began
 	}
-	gap := s.opts.Now().Sub(newest)
-	if newest.IsZero() || gap > -maxJump && gap < maxGap {
+	if gap > -maxJump && gap < maxGap {
 		return time.Time{}
 	}
 	s.opts.Logger.WarnContext(ctx, "the clock is far from the newest message: no old data is removed "+
 		"for a day; check the clock", "by", gap.Round(time.Second))
 	return began
+}
+
+// gap returns the time from the newest row before a time until now, or 0 if there is no such row.
+func (s *Sweeper) gap(ctx context.Context, now, before time.Time) (time.Duration, error) {
+	newest, err := s.opts.Newest(s.db.Read(ctx), before)
+	if err != nil || newest.IsZero() {
+		return 0, err
+	}
+	return now.Sub(newest), nil
 }
 
 // Pass applies each rule until it finds nothing more, makes the database small enough, and

@@ -290,14 +290,18 @@ func TestClockJumps(t *testing.T) {
 
 // If the clock is far from the newest row at the start, nothing is removed for a day.
 func TestClockWrongAtStart(t *testing.T) {
+	const day = 24 * time.Hour
 	for _, test := range []struct {
-		name   string
-		newest time.Duration // relative to now; 0: there is no row
-		trust  bool
+		name  string
+		rows  []time.Duration // relative to now, the newest row first
+		trust bool
 	}{
-		{"no row", 0, true}, {"after a week", -7 * 24 * time.Hour, true},
-		{"a little before", 10 * time.Minute, true}, {"hours before", 5 * time.Hour, false},
-		{"months after", -60 * 24 * time.Hour, false},
+		{"no row", nil, true}, {"after a week", []time.Duration{-7 * day}, true},
+		{"a little before", []time.Duration{10 * time.Minute, -day}, true},
+		{"hours before", []time.Duration{5 * time.Hour, -day}, false},
+		{"months after", []time.Duration{-60 * day}, false},
+		{"months after, for the second time", []time.Duration{-time.Hour, -60 * day}, false},
+		{"in the first hours", []time.Duration{-time.Hour, -2 * time.Hour}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			db := openDB(t)
@@ -308,11 +312,13 @@ func TestClockWrongAtStart(t *testing.T) {
 					Prune: func(*store.Tx, time.Time, int64) (int, int64, error) {
 						calls.Add(1)
 						return 0, 0, nil
-					}}}, &Options{Newest: func(store.Queryer) (at time.Time, err error) {
-					if test.newest != 0 {
-						at = time.Now().Add(test.newest)
+					}}}, &Options{Newest: func(_ store.Queryer, before time.Time) (time.Time, error) {
+					for _, row := range test.rows {
+						if at := time.Now().Add(row); at.Before(before) {
+							return at, nil
+						}
 					}
-					return at, nil
+					return time.Time{}, nil
 				}})
 				ended := make(chan error)
 				go func() { ended <- s.Run(ctx) }()
