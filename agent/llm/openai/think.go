@@ -1,6 +1,9 @@
 package openai
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // The tags around the reasoning that some models send within the content.
 const (
@@ -8,15 +11,23 @@ const (
 	thinkClose = "</think>"
 )
 
+// otherThoughts has the other tags of reasoning, each opening tag before its closing tag. They
+// count only at the beginning of the content.
+var otherThoughts = []string{
+	"[THINK]", "[/THINK]", // Magistral
+	"<seed:think>", "</seed:think>", // Seed
+	"◁think▷", "◁/think▷", // Kimi
+}
+
 // A thinkSplitter separates visible text and reasoning in streamed content. A tag may be split over
 // any number of pieces.
 //
 // An answer may also be about these tags. So an opening tag does not count within code.
 type thinkSplitter struct {
-	held   string // end of the content so far; may be the beginning of a tag
-	inside bool   // within the tags
-	seen   bool   // a tag has occurred
-	shown  bool   // visible text has occurred
+	held  string // end of the content so far; may be the beginning of a tag
+	end   string // the closing tag if it is within tags, else ""
+	seen  bool   // a tag has occurred
+	shown bool   // visible text has occurred
 
 	// About the visible text:
 	line      string // first characters of its last line, without blanks
@@ -51,7 +62,7 @@ func (t *thinkSplitter) push(piece string) split {
 		}
 		t.emit(&s, rest[:i])
 		rest = rest[i+len(tag):]
-		if tag == thinkClose && !t.inside && t.last == '`' && rest == "" {
+		if tag == thinkClose && t.end == "" && t.last == '`' && rest == "" {
 			t.held = tag // the next character decides whether it counts
 			break
 		}
@@ -60,11 +71,11 @@ func (t *thinkSplitter) push(piece string) split {
 			t.emit(&s, tag)
 			continue
 		}
-		if tag == thinkClose && !t.inside {
+		if tag == thinkClose && t.end == "" {
 			s = split{thought: s.text, retract: true}
 			t.shown, t.fenced, t.coded, t.last = false, false, false, 0
 		}
-		t.inside = tag == thinkOpen
+		t.end = endOf(tag)
 		t.seen, t.line = true, ""
 	}
 	return s
@@ -73,10 +84,12 @@ func (t *thinkSplitter) push(piece string) split {
 // counts reports whether a tag between the text so far and rest separates text and reasoning.
 func (t *thinkSplitter) counts(tag, rest string) bool {
 	switch {
-	case t.inside:
+	case t.end != "":
 		return true
 	case tag == thinkOpen:
 		return !t.fenced && !t.coded
+	case tag != thinkClose:
+		return !t.shown
 	case t.mentioned:
 		return t.line == "" && !t.fenced
 	}
@@ -95,7 +108,7 @@ func (t *thinkSplitter) flush() split {
 // emit adds text to the matching field of s. It drops white space between the reasoning and the
 // beginning of the answer.
 func (t *thinkSplitter) emit(s *split, text string) {
-	if t.inside {
+	if t.end != "" {
 		s.thought += text
 		return
 	}
@@ -135,12 +148,29 @@ func (t *thinkSplitter) follow(part string) {
 // the first tag.
 func (t *thinkSplitter) tags() []string {
 	switch {
-	case t.inside:
-		return []string{thinkClose}
+	case t.end != "":
+		return []string{t.end}
 	case t.seen:
 		return []string{thinkOpen}
+	case t.shown:
+		return []string{thinkOpen, thinkClose}
 	}
-	return []string{thinkOpen, thinkClose}
+	tags := []string{thinkOpen, thinkClose}
+	for i := 0; i < len(otherThoughts); i += 2 {
+		tags = append(tags, otherThoughts[i])
+	}
+	return tags
+}
+
+// endOf returns the closing tag for an opening tag, and "" for a closing tag.
+func endOf(tag string) string {
+	if tag == thinkOpen {
+		return thinkClose
+	}
+	if i := slices.Index(otherThoughts, tag); i >= 0 && i%2 == 0 {
+		return otherThoughts[i+1]
+	}
+	return ""
 }
 
 // nextTag returns the first tag in s and its index. The tag is "" if there is none.

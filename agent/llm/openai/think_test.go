@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -41,6 +42,10 @@ func TestThink(t *testing.T) {
 		{"<<think>a<</think>b", "<b", "a<"},
 		{"a `b`</think>c", "c", "a `b`"},
 		{"```\na\n</think>c", "c", "```\na\n"},
+		{"[THINK]a\n</think>[/THINK]b [THINK] c", "b [THINK] c", "a\n</think>"},
+		{"<seed:think>a</seed:think>b", "b", "a"},
+		{"◁think▷a◁/think▷\n\nb", "b", "a"},
+		{"see [THINK] and </seed:think>", "see [THINK] and </seed:think>", ""},
 		{"say `<think>`\nor\n</think>c", "c", "say `<think>`\nor\n"},
 	}
 	for _, tt := range tests {
@@ -76,6 +81,7 @@ func TestThinkMentioned(t *testing.T) {
 func FuzzThink(f *testing.F) {
 	f.Add("<think>a</think> b", 2)
 	f.Add("a</think>b<think>", 3)
+	f.Add("[THINK]a[/THINK]b", 1)
 	f.Fuzz(func(t *testing.T, in string, n int) {
 		text, thought := think(in, max(1, n))
 		if t2, th2 := think(in, max(1, len(in))); text != t2 || thought != th2 {
@@ -84,7 +90,9 @@ func FuzzThink(f *testing.F) {
 		if strings.HasPrefix(in, thinkOpen) && len(text)+len(thought)+len(thinkOpen) > len(in) {
 			t.Errorf("%q came out of %q", text+thought, in)
 		}
-		if !strings.Contains(in, "think>") && text+thought != in {
+		known := append([]string{thinkOpen, thinkClose}, otherThoughts...)
+		if !slices.ContainsFunc(known, func(tag string) bool { return strings.Contains(in, tag) }) &&
+			text+thought != in {
 			t.Errorf("got %q, %q of %q", text, thought, in)
 		}
 	})
