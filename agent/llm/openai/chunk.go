@@ -63,6 +63,17 @@ type usage struct {
 	CacheRead int `json:"cache_read_input_tokens"` // Anthropic
 }
 
+// UnmarshalJSON implements [json.Unmarshaler]. It ignores counts that are not integers and details
+// that are no object: an answer must not be lost for them.
+func (u *usage) UnmarshalJSON(b []byte) error {
+	type plain usage
+	err := json.Unmarshal(b, (*plain)(u))
+	if _, other := errors.AsType[*json.UnmarshalTypeError](err); other {
+		return nil
+	}
+	return err
+}
+
 // neutral returns u as an [llm.Usage]. Some providers count reasoning in the total only, not in the
 // completion.
 func (u *usage) neutral() llm.Usage {

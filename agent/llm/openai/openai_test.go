@@ -287,6 +287,9 @@ func TestUsage(t *testing.T) {
 			llm.Usage{Input: 10, Output: 2, Cached: 6}},
 		"Gemini": {`{"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":2,
 			"total_tokens":30,"prompt_tokens_details":null}}`, llm.Usage{Input: 10, Output: 20}},
+		"other types": {`{"choices":[],"usage":{"prompt_tokens":"10","completion_tokens":2,
+			"total_tokens":2.5,"prompt_tokens_details":[]}}`, llm.Usage{Output: 2}},
+		"no object": {`{"choices":[],"usage":[]}`, llm.Usage{}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
