@@ -398,7 +398,8 @@ func (x *exported) check(files map[string]string) {
 }
 
 // TestExportKill checks that /export sends one archive on each platform, even if the gateway is
-// killed twice while it makes the archive. A second export within the hour and an export in a
+// killed twice while it makes the archive. Only an archive whose call was under way at a kill comes
+// twice on Telegram, which has no way to tell. A second export within the hour and an export in a
 // group are refused.
 func TestExportKill(t *testing.T) {
 	t.Parallel()
@@ -413,16 +414,21 @@ func TestExportKill(t *testing.T) {
 		platform.say("/export")
 	}
 	until(t, "the end of the gateway", p.done)
-	p = w.start("GATEWAY_FAULT=chored:1")
-	until(t, "the end of the gateway", p.done)
+	second := w.start("GATEWAY_FAULT=chored:1")
+	until(t, "the end of the gateway", second.done)
 	p = w.start()
 	p.ready()
 	w.onAll(platforms, func(s *scene) {
 		s.hear("Here is everything")
 		s.ask("/export", "less than an hour ago")
 		s.rows(0, "outbox WHERE state IN ('waiting', 'sending')")
-		if n := s.files(); n != 1 {
-			s.t.Errorf("%s: Ann has %d files, want one: %q", s.name, n, s.direct())
+		most := 1
+		if s.name == "telegram" {
+			const again = "message may have been delivered; sending it again"
+			most += second.logged(again) + p.logged(again)
+		}
+		if n := s.files(); n < 1 || n > most {
+			s.t.Errorf("%s: Ann has %d files, want 1 to %d: %q", s.name, n, most, s.direct())
 		}
 	})
 	w.telegram.Say(groupID, annID, "/export@gateway_bot")
