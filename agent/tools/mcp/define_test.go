@@ -36,6 +36,9 @@ func TestRepairSchema(t *testing.T) {
 		{"draft 4", `{"type":"object","properties":{"n":{"type":"number","minimum":1,
 			"exclusiveMinimum":true,"maximum":3,"exclusiveMaximum":false}}}`,
 			`{"properties":{"n":{"exclusiveMinimum":1,"maximum":3,"type":"number"}},"type":"object"}`},
+		{"capitals", `{"type":"object","AnyOf":[{"$ref":"#"}],"properties":{"AnyOf":{"Type":"null",
+			"Dependencies":{"a":{"$ref":"#/properties/AnyOf"}},"allOf":[{"$DynamicRef":"#a"}]}}}`,
+			`{"properties":{"AnyOf":{"allOf":[{}]}},"type":"object"}`},
 		{"draft 3", `{"type":"object","properties":{"n":{"type":"any","required":true}}}`,
 			`{"properties":{"n":{}},"type":"object"}`},
 		{"root reference", `{"$ref":"#/definitions/A","definitions":{"A":{"type":"object",
@@ -141,6 +144,9 @@ func TestRepairSchemaRefuses(t *testing.T) {
 func FuzzMend(f *testing.F) {
 	for _, s := range []string{`null`, `{"$ref":"#/a","a":{"type":"object"}}`, doubling(3),
 		`{"properties":{"a":{"$ref":"#"}},"anyOf":[{"$ref":"#/properties/a"}]}`,
+		`{"properties":{"a":{"$ref":"#"}},"AnyOf":[{"$ref":"#/properties/a"}]}`,
+		`{"properties":{"a":{"Dependencies":{"a":{"$ref":"#/properties/a"}}}}}`,
+		`{"properties":{"a":{"$DynamicRef":"#a","$Anchor":"a"}}}`,
 		`{"items":[{}],"properties":{"a":{"items":null,"not":{"$ref":"#/properties/a/items"}}}}`,
 		`{"allOf":[{"properties":{"x":{"$ref":"#/allOf/0"}}}]}`} {
 		f.Add(s)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -196,10 +197,29 @@ func (m *repairer) schema(s map[string]any, depth int) {
 	})
 }
 
+// known has the keywords of the library that checks arguments.
+var known = func() []string {
+	// Schema decodes these itself.
+	names := []string{"type", "items", "dependencies"}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[jsonschema.Schema]()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
+}()
+
+// isMisspelt reports whether key is a keyword but for capitals. It means nothing, but the library
+// ignores the difference: for it, AnyOf is anyOf. The checks of this package would not see it.
+func isMisspelt(key string) bool {
+	return !slices.Contains(known, key) && slices.ContainsFunc(known, func(name string) bool {
+		return strings.EqualFold(name, key)
+	})
+}
+
 // keywords repairs the keywords of s itself.
 func (m *repairer) keywords(s map[string]any) {
 	for key, value := range s {
-		if value == nil && key != "const" && key != "default" {
+		if value == nil && key != "const" && key != "default" || isMisspelt(key) {
 			delete(s, key)
 		}
 	}
