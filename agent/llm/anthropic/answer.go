@@ -57,10 +57,14 @@ type answer struct {
 	usage llm.Usage
 	stop  string
 	size  int // bytes of all parts
+	calls int // number of tool calls
 }
 
 // maxAnswer is the greatest size of an answer in bytes, much more than any model's longest.
 const maxAnswer = 32 << 20
+
+// partSize is about the memory that a part takes without its texts, in bytes.
+const partSize = 256
 
 // errTooLong reports an answer that exceeds maxAnswer.
 var errTooLong = errors.New("the answer has more than 32 MB")
@@ -79,6 +83,12 @@ func (a *answer) add(e *event) (string, error) {
 	case "content_block_start":
 		c := e.ContentBlock
 		a.parts = append(a.parts, &part{kind: c.Type, id: c.ID, name: c.Name, data: c.Data})
+		a.size += len(c.Type) + len(c.ID) + len(c.Name) + len(c.Data) + partSize
+		if c.Type == "tool_use" {
+			if a.calls++; a.calls > wire.MaxCalls {
+				return "", wire.ErrManyCalls
+			}
+		}
 		return c.Text, a.write(c.Text+c.Thinking, c.Signature)
 	case "content_block_delta":
 		if len(a.parts) == 0 {
@@ -98,7 +108,7 @@ func (a *answer) write(text, signature string) error {
 	p := a.parts[len(a.parts)-1]
 	p.text.WriteString(text)
 	p.signature.WriteString(signature)
-	if a.size += len(text) + len(signature) + len(p.data) + 1; a.size > maxAnswer {
+	if a.size += len(text) + len(signature); a.size > maxAnswer {
 		return errTooLong
 	}
 	return nil

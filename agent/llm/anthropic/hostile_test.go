@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"gateway/agent/llm"
+	"gateway/agent/llm/wire"
 )
 
 // serve returns a model whose server calls handle.
@@ -125,20 +126,34 @@ data: {"type":"message_stop"}
 	}
 }
 
-// The client stops reading an answer that is too long.
+// The client stops reading an answer that never ends, whatever it consists of.
 func TestEndlessAnswer(t *testing.T) {
-	m := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, err := io.WriteString(w,
-			`data: {"type":"content_block_start","content_block":{"type":"thinking"}}`+"\n")
-		delta := fmt.Sprintf(`data: {"type":"content_block_delta","delta":{"thinking":%q}}`+"\n",
-			strings.Repeat("x", 1<<20))
-		for n := 0; n < 2*maxAnswer>>20 && err == nil; n++ {
-			_, err = io.WriteString(w, delta)
-		}
-	})
-	if _, _, err := collect(t.Context(), m, ask("hello")); !errors.Is(err, errTooLong) {
-		t.Errorf("got %v, want %v", err, errTooLong)
+	for name, tt := range map[string]struct {
+		event string
+		want  error
+	}{
+		"thoughts": {`{"type":"content_block_delta","delta":{"thinking":"%s"}}`, errTooLong},
+		"names": {`{"type":"content_block_start","content_block":{"type":"text","name":"%s"}}`,
+			errTooLong},
+		"ids":   {`{"type":"content_block_start","content_block":{"type":"text","id":"%s"}}`, errTooLong},
+		"types": {`{"type":"content_block_start","content_block":{"type":"%s"}}`, errTooLong},
+		"calls": {`{"type":"content_block_start","content_block":{"type":"tool_use"},"x":"%.10s"}`,
+			wire.ErrManyCalls},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				_, err := io.WriteString(w,
+					`data: {"type":"content_block_start","content_block":{"type":"thinking"}}`+"\n")
+				piece := fmt.Sprintf("data: "+tt.event+"\n", strings.Repeat("x", 1<<20))
+				for n := 0; n < min(2*maxAnswer/len(piece), 2*wire.MaxCalls) && err == nil; n++ {
+					_, err = io.WriteString(w, piece)
+				}
+			})
+			if _, _, err := collect(t.Context(), m, ask("hello")); !errors.Is(err, tt.want) {
+				t.Errorf("got %v, want %v", err, tt.want)
+			}
+		})
 	}
 }
 

@@ -66,9 +66,22 @@ func (a *answer) addDelta(d *delta, event *llm.Event) {
 		a.show(a.think.push(string(visible)), event)
 	}
 	for _, c := range d.ToolCalls {
-		a.calls.add(c)
+		if a.calls.add(c); len(a.calls) > wire.MaxCalls {
+			break // check reports it
+		}
 	}
 	a.extra.add(d.Extra)
+}
+
+// check returns an error if the answer has become too long.
+func (a *answer) check() error {
+	switch {
+	case a.size > maxAnswer:
+		return errTooLong
+	case len(a.calls) > wire.MaxCalls:
+		return wire.ErrManyCalls
+	}
+	return nil
 }
 
 func (a *answer) show(s split, event *llm.Event) {

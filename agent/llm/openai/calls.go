@@ -16,6 +16,8 @@ type partCall struct {
 	index     int // the provider's number; -1 if it sends none
 	id, name  string
 	arguments strings.Builder
+	nesting   nesting // of arguments
+	compared  bool    // with a piece that may be the whole call again
 	extra     extraFields
 }
 
@@ -36,6 +38,7 @@ func (l *callList) add(d callDelta) {
 		c.name = d.Name
 	}
 	c.arguments.WriteString(string(d.Arguments))
+	c.nesting.add(string(d.Arguments))
 	c.extra.add(d.Extra)
 }
 
@@ -65,16 +68,52 @@ func (c *partCall) endedBy(d callDelta) bool {
 		return true
 	}
 	// The provider may repeat the name, or begin another call of the same tool.
-	if !strings.HasPrefix(string(d.Arguments), "{") || !json.Valid([]byte(c.arguments.String())) {
+	if !strings.HasPrefix(string(d.Arguments), "{") || !c.nesting.isClosed() {
 		return false
 	}
 	if d.ID == "" || d.ID != c.id {
 		return true
 	}
-	// It may also repeat the whole call, or give two calls the same id.
+	// It may also repeat the whole call, or give two calls the same id. One comparison must do: the
+	// arguments may be long, and have very many pieces.
+	if c.compared {
+		return false
+	}
+	c.compared = true
 	have, more := wire.CompactJSON(c.arguments.String()), wire.CompactJSON(string(d.Arguments))
 	return have != "{}" && have != more && json.Valid([]byte(more))
 }
+
+// A nesting follows a JSON value through its pieces. It looks at each byte once: the value may be
+// long, and have very many pieces.
+type nesting struct {
+	begun   bool // there is more than white space
+	depth   int  // of objects and lists
+	quoted  bool // within a string
+	escaped bool // after a backslash in a string
+}
+
+// add follows the next piece.
+func (n *nesting) add(piece string) {
+	for _, b := range []byte(piece) {
+		switch {
+		case n.escaped:
+			n.escaped = false
+		case b == '"':
+			n.quoted = !n.quoted
+		case n.quoted:
+			n.escaped = b == '\\'
+		case b == '{' || b == '[':
+			n.depth++
+		case b == '}' || b == ']':
+			n.depth--
+		}
+		n.begun = n.begun || strings.IndexByte(" \t\r\n", b) < 0
+	}
+}
+
+// isClosed reports whether the value is complete. It may be invalid all the same.
+func (n *nesting) isClosed() bool { return n.begun && n.depth <= 0 && !n.quoted }
 
 // calls returns the collected calls. Some servers send a whole call again at the end, under another
 // number. A tool must not be called twice for that, so calls leaves out such a repetition.

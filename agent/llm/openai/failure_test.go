@@ -14,6 +14,7 @@ import (
 
 	"gateway/agent/llm"
 	"gateway/agent/llm/openai/openaitest"
+	"gateway/agent/llm/wire"
 )
 
 func TestStatus(t *testing.T) {
@@ -421,5 +422,47 @@ func TestFailureWithoutStatus(t *testing.T) {
 		if _, _, err := collect(t.Context(), m, ask("x")); err == nil || err.Error() != want {
 			t.Errorf("%s: got %v, want %s", body, err, want)
 		}
+	}
+}
+
+// An answer has a limited number of tool calls, however small they are, in one frame or in many.
+func TestEndlessCalls(t *testing.T) {
+	for name, perFrame := range map[string]int{"one frame": 2 * wire.MaxCalls, "frames": 1} {
+		t.Run(name, func(t *testing.T) {
+			srv := httptest.NewServer(http.HandlerFunc(
+				func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Content-Type", "text/event-stream")
+					for n := 0; n < 2*wire.MaxCalls; n += perFrame {
+						calls := make([]string, perFrame)
+						for i := range calls {
+							calls[i] = fmt.Sprintf(`{"index":%d,"function":{"name":"f"}}`, n+i)
+						}
+						_, _ = fmt.Fprintf(w, `data: {"choices":[{"index":0,"delta":{"tool_calls":[%s]}}]}`+
+							"\n\n", strings.Join(calls, ","))
+					}
+					_, _ = io.WriteString(w, `data: {"choices":[{"index":0,"finish_reason":"stop"}]}`+"\n\n")
+				}))
+			defer srv.Close()
+			m := New("test", "fake", &Options{BaseURL: srv.URL, HTTP: srv.Client()})
+			if _, _, err := collect(t.Context(), m, ask("x")); !errors.Is(err, wire.ErrManyCalls) {
+				t.Errorf("got %v, want %v", err, wire.ErrManyCalls)
+			}
+		})
+	}
+}
+
+// A long call in very many pieces takes time in proportion to its length. Otherwise this test would
+// take many minutes.
+func TestManyPieces(t *testing.T) {
+	var l callList
+	zero := 0
+	l.add(callDelta{Index: &zero, Name: "f", Arguments: text(`{"a":"` + strings.Repeat("x", 8<<20))})
+	for range 100_000 {
+		l.add(callDelta{Index: &zero, Name: "f", Arguments: "{"})
+	}
+	l.add(callDelta{Index: &zero, Name: "f", Arguments: `\""}`})
+	l.add(callDelta{Index: &zero, Name: "f", Arguments: `{"b":"`})
+	if len(l) != 2 || l[1].arguments.String() != `{"b":"` {
+		t.Errorf("got %d calls, want 2", len(l))
 	}
 }

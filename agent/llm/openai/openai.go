@@ -235,8 +235,8 @@ func (c *call) next(stream *openai.ChatCompletionStream, a *answer) (llm.Event, 
 		return llm.Event{}, failure
 	}
 	event := a.add(&frame)
-	if a.size > maxAnswer {
-		return llm.Event{}, errTooLong
+	if err := a.check(); err != nil {
+		return llm.Event{}, err
 	}
 	if isBroken(a.finish) {
 		return event, &wire.Failure{Message: "the answer was broken off: " + a.finish}

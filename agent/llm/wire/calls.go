@@ -7,11 +7,19 @@ import (
 	"encoding/base32"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 
 	"gateway/agent/llm"
 )
+
+// MaxCalls is the greatest number of tool calls in an answer, much more than any model makes at
+// once. Each call takes memory and time in the turn, however small it is.
+const MaxCalls = 512
+
+// ErrManyCalls reports an answer that exceeds MaxCalls.
+var ErrManyCalls = fmt.Errorf("the answer has more than %d tool calls", MaxCalls)
 
 // idLen is the length in characters of ids from [NewID]. Mistral accepts only this length, and all
 // other providers accept it too.
