@@ -16,6 +16,7 @@ import (
 	"time"
 
 	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
+	"golang.org/x/net/netutil"
 
 	"gateway/channels"
 )
@@ -36,6 +37,7 @@ type Webhook struct {
 
 const (
 	maxUpdate     = 4 << 20 // bytes; a message is far smaller
+	maxCallers    = 256     // connections; Telegram uses one, others may be anybody's
 	maxSecret     = 256
 	secretHeader  = "X-Telegram-Bot-Api-Secret-Token"
 	defaultListen = "127.0.0.1:8443"
@@ -84,6 +86,7 @@ func (r *receiver) listen(ctx context.Context, hook *Webhook) error {
 		}),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       callTimeout,
+		WriteTimeout:      2 * callTimeout, // a caller may not read the answers
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
@@ -91,7 +94,7 @@ func (r *receiver) listen(ctx context.Context, hook *Webhook) error {
 	// A server that fails also ends the wait below, because it cancels ctx.
 	ended := make(chan error, 1)
 	go func() {
-		ended <- srv.Serve(ln)
+		ended <- srv.Serve(netutil.LimitListener(ln, maxCallers))
 		cancel()
 	}()
 	if err = r.setWebhook(ctx, hook); err == nil {
@@ -146,17 +149,21 @@ func newHook(r *receiver, w *Webhook) *hook {
 // serve answers one call: 200 once the update is stored, otherwise an error that makes Telegram
 // repeat the call. ctx is the context of Run.
 func (h *hook) serve(ctx context.Context, w http.ResponseWriter, q *http.Request) {
+	refuse := func(why string, status int) {
+		w.Header().Set("Connection", "close") // others than Telegram hold no idle connection
+		http.Error(w, why, status)
+	}
 	switch {
 	case q.URL.Path != h.path:
-		http.Error(w, "not found", http.StatusNotFound)
+		refuse("not found", http.StatusNotFound)
 		return
 	// The comparison takes the same time for each wrong secret, so that a caller can't guess the
 	// secret character by character.
 	case subtle.ConstantTimeCompare([]byte(q.Header.Get(secretHeader)), h.secret) != 1:
-		http.Error(w, "wrong secret", http.StatusUnauthorized)
+		refuse("wrong secret", http.StatusUnauthorized)
 		return
 	case q.Method != http.MethodPost:
-		http.Error(w, "POST only", http.StatusMethodNotAllowed)
+		refuse("POST only", http.StatusMethodNotAllowed)
 		return
 	}
 	update, err := io.ReadAll(http.MaxBytesReader(w, q.Body, maxUpdate))

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -149,6 +150,46 @@ func TestWebhookRefuses(t *testing.T) {
 	}
 	if api.Webhook() == "" {
 		t.Error("the webhook is removed, so that messages would not wait")
+	}
+}
+
+// Strangers who hold connections take no more than a part of the files that the process may open.
+// Telegram's call waits for one of them.
+func TestWebhookCrowd(t *testing.T) {
+	api, c, _, address := startHook(t)
+	_, stop := run(t, c)
+	defer stop()
+	await(t, api, func() bool { return api.Webhook() == address })
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dial := func() net.Conn {
+		conn, err := net.Dial("tcp", u.Host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	var crowd []net.Conn
+	for range 256 {
+		crowd = append(crowd, dial())
+	}
+	last, status := dial(), make([]byte, len("HTTP/1.1 401"))
+	if _, err := io.WriteString(last, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	_ = last.SetReadDeadline(time.Now().Add(time.Second))
+	if _, err := last.Read(status); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("got %q, %v; there is no limit for connections", status, err)
+	}
+	for _, conn := range crowd {
+		_ = conn.Close()
+	}
+	_ = last.SetReadDeadline(time.Time{})
+	if _, err := io.ReadFull(last, status); err != nil || string(status) != "HTTP/1.1 404" {
+		t.Errorf("got %q, %v", status, err)
 	}
 }
 
