@@ -1,13 +1,16 @@
 package mcp
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -167,5 +170,78 @@ func TestHostileAsking(t *testing.T) {
 	}
 	if notes := a.notes(r); len(notes) != 2 || notes[0] != noPerson {
 		t.Errorf("%d notes for the model: %.300q", len(notes), notes)
+	}
+}
+
+// An endless reader repeats a text.
+type endless struct {
+	text string
+	rest string
+}
+
+func (e *endless) Read(p []byte) (int, error) {
+	if e.rest == "" {
+		e.rest = e.text
+	}
+	n := copy(p, e.rest)
+	e.rest = e.rest[n:]
+	return n, nil
+}
+
+// A server that sends requests and notifications without end, and does not read the answers, takes
+// little memory: the gateway reads its messages slowly. It does so until the connection ends.
+func TestFlood(t *testing.T) {
+	t.Parallel()
+	const (
+		ping   = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+		entry  = `{"jsonrpc":"2.0","method":"notifications/message"}`
+		result = `{"jsonrpc":"2.0","id":1,"result":{}}`
+	)
+	large := fmt.Sprintf(`{"jsonrpc":"2.0","method":"x","params":[%q]}`, strings.Repeat("x", 1<<20))
+	for _, tt := range []struct {
+		message  string
+		messages int
+		most     int // in ten seconds
+	}{
+		{ping, 20_000, requestBurst + 10*requestRate + 1},
+		{strings.Replace(ping, "method", `\u006dethod`, 1), 20_000, requestBurst + 10*requestRate + 1},
+		{entry, 100_000, notificationBurst + 10*notificationRate + 1},
+		{large, 120, (byteBurst+10*byteRate)/len(large) + 1},
+		{result, 20_000, 20_000},
+	} {
+		for _, way := range []string{"process", "stream"} {
+			synctest.Test(t, func(t *testing.T) {
+				life, end := context.WithCancel(t.Context())
+				var in io.Reader = &lines{r: bufio.NewReader(&endless{text: tt.message + "\n"}),
+					meter: newMeter(), done: life.Done()}
+				if way == "stream" {
+					resp := stream("")
+					resp.Body = io.NopCloser(&endless{text: "data: " + tt.message + "\n\n"})
+					answer := doer(func(*http.Request) (*http.Response, error) { return resp, nil })
+					got, err := roundTrip(life, answer, httptest.NewRequest(http.MethodGet, "/", nil),
+						newMeter())
+					if err != nil {
+						t.Fatal(err)
+					}
+					in = got.Body
+				}
+				var n int // messages that were read
+				all := bufio.NewScanner(in)
+				all.Buffer(nil, 2*len(tt.message)+1000)
+				go func() {
+					for all.Scan() && n < tt.messages {
+						if len(all.Bytes()) > 0 {
+							n++
+						}
+					}
+				}()
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				if n > tt.most || n < tt.most*9/10 {
+					t.Errorf("%s: %d messages %.40s in ten seconds, want %d", way, n, tt.message, tt.most)
+				}
+				end() // nothing waits any more
+			})
+		}
 	}
 }

@@ -10,7 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/time/rate"
 
 	"gateway/store/plaintext"
 )
@@ -79,6 +81,43 @@ type connection struct {
 
 	// why adds to err, an error of the session, the details that only the carrier knows.
 	why func(err error) error
+}
+
+// A meter slows down a server that sends very many requests and notifications. The library keeps
+// in memory what it has not handled, however much that is, and for each request a goroutine until
+// the answer is sent. A server need not read answers for up to writeTime. Answers of the server
+// don't count, because the gateway has asked for them.
+type meter struct{ requests, notifications, bytes *rate.Limiter }
+
+// What a server may send in a second, and how much at once.
+const (
+	requestRate, requestBurst           = 50, 200
+	notificationRate, notificationBurst = 2_000, 10_000
+	byteRate, byteBurst                 = 4 << 20, 2 * maxMessage
+)
+
+func newMeter() *meter {
+	return &meter{rate.NewLimiter(requestRate, requestBurst),
+		rate.NewLimiter(notificationRate, notificationBurst), rate.NewLimiter(byteRate, byteBurst)}
+}
+
+// admit waits until a message may be passed on, or done is closed.
+func (m *meter) admit(done <-chan struct{}, message []byte) {
+	limit := m.requests
+	decoded, err := jsonrpc.DecodeMessage(message)
+	if request, ok := decoded.(*jsonrpc.Request); err == nil && !ok {
+		return
+	} else if err == nil && !request.IsCall() {
+		limit = m.notifications
+	}
+	now := time.Now()
+	wait := time.NewTimer(max(limit.ReserveN(now, 1).DelayFrom(now),
+		m.bytes.ReserveN(now, min(len(message), byteBurst)).DelayFrom(now)))
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case <-done:
+	}
 }
 
 // A dialer makes connections to one server.

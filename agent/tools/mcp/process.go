@@ -53,7 +53,7 @@ func (s *dialer) startProcess(life context.Context) (*connection, error) {
 		return nil, errors.Join(err, inRead.Close(), inWrite.Close())
 	}
 	p := &process{cmd: cmd, in: inWrite, out: outRead, gone: make(chan struct{}),
-		grace: s.opts.grace}
+		ends: make(chan struct{}), grace: s.opts.grace}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = inRead, outWrite, &p.stderr
 	cmd.WaitDelay = s.opts.grace
 	ownGroup(cmd)
@@ -70,7 +70,8 @@ func (s *dialer) startProcess(life context.Context) (*connection, error) {
 	p.wg.Go(p.wait)
 	return &connection{
 		transport: &sdk.IOTransport{
-			Reader: &lines{r: bufio.NewReaderSize(outRead, 64<<10), c: outRead},
+			Reader: &lines{r: bufio.NewReaderSize(outRead, 64<<10), c: outRead,
+				meter: newMeter(), done: p.ends},
 			Writer: inWriter{inWrite}, MaxLineLength: maxMessage,
 		},
 		end: p.end, why: p.why,
@@ -105,6 +106,7 @@ type process struct {
 	in     *os.File
 	out    *os.File
 	stderr tail
+	ends   chan struct{} // closed when the connection ends
 	gone   chan struct{} // closed when the process has ended
 	err    error         // result; set before gone is closed
 	once   sync.Once
@@ -127,6 +129,7 @@ func (p *process) wait() {
 // s more.
 func (p *process) end() {
 	p.once.Do(func() {
+		close(p.ends)
 		_ = p.in.Close() // the session may have closed it already
 		for _, force := range []bool{false, true} {
 			select {
@@ -205,9 +208,11 @@ func (t *tail) String() string {
 // lines passes on only the lines of a server's output that are messages. Other output, such as
 // greetings, would end the session.
 type lines struct {
-	r    *bufio.Reader
-	c    io.Closer
-	left []byte // rest of the message that is being read
+	r     *bufio.Reader
+	c     io.Closer
+	left  []byte // rest of the message that is being read
+	meter *meter
+	done  <-chan struct{} // closed when the connection ends
 }
 
 func (l *lines) Close() error { return l.c.Close() }
@@ -249,6 +254,7 @@ func (l *lines) next() ([]byte, error) {
 		case !message || !json.Valid(line):
 			return nil, nil
 		}
+		l.meter.admit(l.done, line)
 		return line, nil
 	}
 }

@@ -31,7 +31,7 @@ func (s *dialer) overHTTP(life context.Context) (*connection, error) {
 	}
 	sse := s.status.dialect.SSE // only the goroutine of run changes it
 	life, cancel := context.WithCancel(life)
-	client := *cmp.Or(s.HTTP, s.opts.HTTP)
+	client, m := *cmp.Or(s.HTTP, s.opts.HTTP), newMeter()
 	client.Timeout = 0
 	base := cmp.Or(client.Transport, http.DefaultTransport)
 	client.Transport = doer(func(r *http.Request) (*http.Response, error) {
@@ -49,7 +49,7 @@ func (s *dialer) overHTTP(life context.Context) (*connection, error) {
 		// none.
 		p, _ := r.Context().Value(postKey{}).(*post)
 		first := p != nil && r.Method == http.MethodPost && !p.begun.Swap(true)
-		do := func(r *http.Request) (*http.Response, error) { return roundTrip(life, base, r) }
+		do := func(r *http.Request) (*http.Response, error) { return roundTrip(life, base, r, m) }
 		send := do
 		if ours {
 			send = func(r *http.Request) (*http.Response, error) { return s.login.send(r, do) }
@@ -152,9 +152,9 @@ func (d doer) RoundTrip(r *http.Request) (*http.Response, error) { return d(r) }
 
 // roundTrip sends r, which ends with life, and limits the wait for the response's header. If a GET
 // request for a stream of notifications times out, the server has no such stream, and roundTrip
-// returns status 405.
+// returns status 405. m slows down the response if that is a stream.
 func roundTrip(
-	life context.Context, base http.RoundTripper, r *http.Request,
+	life context.Context, base http.RoundTripper, r *http.Request, m *meter,
 ) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	undo := context.AfterFunc(life, cancel)
@@ -187,6 +187,9 @@ func roundTrip(
 	b := &body{ReadCloser: resp.Body, done: done, left: -1}
 	if t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); t != "text/event-stream" {
 		b.left = maxMessage
+	} else {
+		b.ReadCloser = &events{ReadCloser: resp.Body, lines: bufio.NewReader(resp.Body),
+			admit: func(message []byte) { m.admit(ctx.Done(), message) }}
 	}
 	resp.Body = b
 	return resp, nil
@@ -217,6 +220,59 @@ func (b *body) Read(p []byte) (int, error) {
 func (b *body) Close() error {
 	defer b.done()
 	return b.ReadCloser.Close()
+}
+
+// events is a stream that returns an event only when it is complete and admitted.
+type events struct {
+	io.ReadCloser
+	lines *bufio.Reader // reads ReadCloser
+	ready []byte        // the rest of an event
+	err   error         // the end of the stream
+	admit func(message []byte)
+}
+
+func (e *events) Read(p []byte) (int, error) {
+	for len(e.ready) == 0 {
+		if e.err != nil {
+			return 0, e.err
+		}
+		e.ready, e.err = readEvent(e.lines)
+		if data := dataOf(e.ready); len(data) > 0 {
+			e.admit(data)
+		}
+	}
+	n := copy(p, e.ready)
+	e.ready = e.ready[n:]
+	return n, nil
+}
+
+// dataOf returns the data of an event.
+func dataOf(event []byte) []byte {
+	var data [][]byte
+	for line := range bytes.Lines(event) {
+		if name, value, _ := bytes.Cut(line, []byte(":")); string(name) == "data" {
+			data = append(data, bytes.TrimSpace(value))
+		}
+	}
+	return bytes.Join(data, []byte("\n"))
+}
+
+// readEvent reads up to the blank line that ends an event. The library refuses an event that is
+// larger than maxMessage, so there is no need for its end. With an error, the event is incomplete.
+func readEvent(lines *bufio.Reader) (event []byte, err error) {
+	for len(event) <= maxMessage {
+		line, err := lines.ReadSlice('\n')
+		blank := len(bytes.TrimRight(line, "\r\n")) == 0 &&
+			(len(event) == 0 || event[len(event)-1] == '\n')
+		event = append(event, line...)
+		switch {
+		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
+			return event, err
+		case err == nil && blank:
+			return event, nil
+		}
+	}
+	return event, nil
 }
 
 // The waits before a stream of notifications is opened again.
@@ -259,7 +315,7 @@ func (l *listener) open(body io.ReadCloser) {
 // one does not become a part of it.
 func (l *listener) Read(p []byte) (int, error) {
 	for len(l.ready) == 0 {
-		event, err := l.event()
+		event, err := readEvent(l.lines)
 		if err != nil {
 			if err := l.reopen(); err != nil {
 				return 0, err
@@ -272,24 +328,6 @@ func (l *listener) Read(p []byte) (int, error) {
 	n := copy(p, l.ready)
 	l.ready = l.ready[n:]
 	return n, nil
-}
-
-// event reads up to the blank line that ends an event. The library refuses an event that is larger
-// than maxMessage, so there is no need for its end.
-func (l *listener) event() (event []byte, err error) {
-	for len(event) <= maxMessage {
-		line, err := l.lines.ReadSlice('\n')
-		blank := len(bytes.TrimRight(line, "\r\n")) == 0 &&
-			(len(event) == 0 || event[len(event)-1] == '\n')
-		event = append(event, line...)
-		switch {
-		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
-			return nil, err
-		case err == nil && blank:
-			return event, nil
-		}
-	}
-	return event, nil
 }
 
 // note remembers from where the endpoint can continue after event, and when.
