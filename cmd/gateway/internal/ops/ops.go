@@ -7,8 +7,8 @@
 // operator's token. Hooks don't: they have secrets of their own. [Health] decides with a list of
 // [Check]s whether the gateway is ready.
 //
-// The server serves at most 1,024 connections at once; further ones wait. A request header has at
-// most 16 KiB. A request must arrive within 30 seconds.
+// The server serves at most 1,024 connections at once; further ones wait. A connection is for one
+// request. A request header has at most 16 KiB. A request must arrive within 30 seconds.
 //
 // Files: http.json in the gateway's home. The command line finds the server with it.
 package ops
@@ -72,8 +72,7 @@ const (
 	headerTime     = 5 * time.Second
 	readTime       = 30 * time.Second
 	writeTime      = 90 * time.Second // a profile takes 30 s by default
-	idleTime       = time.Minute
-	shutdownTime   = 5 * time.Second // for requests in progress at the end
+	shutdownTime   = 5 * time.Second  // for requests in progress at the end
 )
 
 // Run serves until ctx ends. If a loopback address is in use, for example by another gateway, Run
@@ -133,9 +132,10 @@ func (s *Server) serve(ctx context.Context, l net.Listener, addr *net.TCPAddr) e
 	srv := &http.Server{
 		Handler: s.handler(addr.IP.IsLoopback()), MaxHeaderBytes: maxHeader,
 		ReadHeaderTimeout: headerTime, ReadTimeout: readTime, WriteTimeout: writeTime,
-		IdleTimeout: idleTime,
-		ErrorLog:    slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelDebug),
+		ErrorLog: slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelDebug),
 	}
+	// Otherwise strangers could take all connections with requests that are refused.
+	srv.SetKeepAlivesEnabled(false)
 	var group errgroup.Group
 	ended := make(chan struct{})
 	group.Go(func() error {

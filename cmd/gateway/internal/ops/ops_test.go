@@ -225,6 +225,39 @@ func TestRun(t *testing.T) {
 }
 
 // A loopback address that is in use does not keep the gateway from starting. The server listens
+// Nobody can keep others out by connections that have been answered and stay open.
+func TestCrowd(t *testing.T) {
+	home := t.TempDir()
+	s := New("127.0.0.1:0", home, &Options{Token: token})
+	run(t, s)
+	e := endpoint(t, home)
+	status := make([]byte, len("HTTP/1.1 404"))
+	for range maxConnections {
+		conn, err := net.Dial("tcp", e.Address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err = io.WriteString(conn, "GET /x HTTP/1.1\r\nHost: x\r\n\r\n"); err == nil {
+			_, err = io.ReadFull(conn, status)
+		}
+		if err != nil || string(status) != "HTTP/1.1 404" {
+			t.Fatalf("got %q, %v", status, err)
+		}
+	}
+	// A connection without a request is closed after headerTime, one with a request at once.
+	client := &http.Client{Timeout: 15 * time.Second,
+		Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get("http://" + e.Address + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("got status %d", resp.StatusCode)
+	}
+}
+
 // there when the address is free.
 func TestTaken(t *testing.T) {
 	host := "127.0.0.1"
