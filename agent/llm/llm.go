@@ -98,6 +98,16 @@ type Usage struct {
 	Cached int `json:"cached"` // the part of Input that the provider's prompt cache had
 }
 
+// maxTokens is more than any call has.
+const maxTokens = 1_000_000_000
+
+// NewUsage returns the usage that a provider reports. It bounds numbers that can't be true:
+// negative ones would lower the used budget, and the database can't add up very great ones.
+func NewUsage(input, output, cached int) Usage {
+	bounded := func(n int) int { return min(max(n, 0), maxTokens) }
+	return Usage{Input: bounded(input), Output: bounded(output), Cached: bounded(cached)}
+}
+
 // Add adds v to u.
 func (u *Usage) Add(v Usage) {
 	u.Input += v.Input

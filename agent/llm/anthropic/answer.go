@@ -115,9 +115,10 @@ func (a *answer) write(text, signature string) error {
 }
 
 func (a *answer) count(u usage) {
-	a.usage.Input = max(a.usage.Input, u.Input+u.Written+u.Read)
-	a.usage.Cached = max(a.usage.Cached, u.Read)
-	a.usage.Output = max(a.usage.Output, u.Output)
+	fresh, cached := llm.NewUsage(u.Input, u.Output, 0), llm.NewUsage(u.Written, 0, u.Read)
+	a.usage.Input = max(a.usage.Input, fresh.Input+cached.Input+cached.Cached)
+	a.usage.Cached = max(a.usage.Cached, cached.Cached)
+	a.usage.Output = max(a.usage.Output, fresh.Output)
 }
 
 // response returns the complete answer to req.

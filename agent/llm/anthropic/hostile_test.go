@@ -157,6 +157,28 @@ func TestEndlessAnswer(t *testing.T) {
 	}
 }
 
+// Numbers of tokens that can't be true are bounded.
+func TestFalseUsage(t *testing.T) {
+	for _, tt := range []struct {
+		tokens string
+		want   llm.Usage
+	}{
+		{"-5000000", llm.Usage{}},
+		{"9223372036854775807", llm.Usage{Input: 3e9, Output: 1e9, Cached: 1e9}},
+	} {
+		m := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, strings.ReplaceAll(`data: {"type":"message_start",`+
+				`"message":{"usage":{"input_tokens":N,"output_tokens":N,"cache_creation_input_tokens":N,`+
+				`"cache_read_input_tokens":N}}}`+"\ndata: {\"type\":\"message_stop\"}\n", "N", tt.tokens))
+		})
+		_, r, err := collect(t.Context(), m, ask("hello"))
+		if err != nil || r.Usage != tt.want {
+			t.Errorf("%s: got %+v, %v, want %+v", tt.tokens, r, err, tt.want)
+		}
+	}
+}
+
 // The error of Anthropic for a prompt that is too long has the kind [llm.ContextTooLong], which
 // leads to a shorter prompt.
 func TestContextLimit(t *testing.T) {

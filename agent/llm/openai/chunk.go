@@ -77,11 +77,8 @@ func (u *usage) UnmarshalJSON(b []byte) error {
 // neutral returns u as an [llm.Usage]. Some providers count reasoning in the total only, not in the
 // completion.
 func (u *usage) neutral() llm.Usage {
-	return llm.Usage{
-		Input:  u.Prompt,
-		Output: max(u.Completion, u.Total-u.Prompt),
-		Cached: max(u.Details.Cached, u.CacheHit, u.Cached, u.CacheRead),
-	}
+	return llm.NewUsage(u.Prompt, max(u.Completion, u.Total-max(u.Prompt, 0)),
+		max(u.Details.Cached, u.CacheHit, u.Cached, u.CacheRead))
 }
 
 // A delta is the part of a message that a frame adds.

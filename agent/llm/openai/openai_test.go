@@ -290,6 +290,11 @@ func TestUsage(t *testing.T) {
 		"other types": {`{"choices":[],"usage":{"prompt_tokens":"10","completion_tokens":2,
 			"total_tokens":2.5,"prompt_tokens_details":[]}}`, llm.Usage{Output: 2}},
 		"no object": {`{"choices":[],"usage":[]}`, llm.Usage{}},
+		"negative": {`{"choices":[],"usage":{"prompt_tokens":-9223372036854775808,"completion_tokens":2,
+			"prompt_tokens_details":{"cached_tokens":-1}}}`, llm.Usage{Output: 2}},
+		"huge": {`{"choices":[],"usage":{"prompt_tokens":9223372036854775807,
+			"completion_tokens":9223372036854775807,"cached_tokens":9223372036854775807}}`,
+			llm.Usage{Input: 1e9, Output: 1e9, Cached: 1e9}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
