@@ -245,3 +245,24 @@ func TestFlood(t *testing.T) {
 		}
 	}
 }
+
+// A refusal is not read for ever, even if it calls itself a stream of events.
+func TestEndlessRefusal(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"x", ": x\n\n"} {
+		answer := doer(func(*http.Request) (*http.Response, error) {
+			resp := stream("")
+			resp.StatusCode, resp.Body = http.StatusBadRequest, io.NopCloser(&endless{text: text})
+			return resp, nil
+		})
+		resp, err := roundTrip(t.Context(), answer, httptest.NewRequest(http.MethodPost, "/", nil),
+			newMeter())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := io.CopyN(io.Discard, resp.Body, 2*maxMessage); n > maxMessage {
+			t.Errorf("%q: read %d bytes, %v", text, n, err)
+		}
+		_ = resp.Body.Close()
+	}
+}

@@ -185,7 +185,7 @@ func roundTrip(
 		return nil, err
 	}
 	b := &body{ReadCloser: resp.Body, done: done, left: -1}
-	if t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); t != "text/event-stream" {
+	if !isStream(resp) { // also if a refusal calls itself one: the library reads it to its end
 		b.left = maxMessage
 	} else {
 		b.ReadCloser = &events{ReadCloser: resp.Body, lines: bufio.NewReader(resp.Body),
