@@ -21,7 +21,8 @@ type rateLimiter struct {
 // A bucket is the token bucket of one sender.
 type bucket struct {
 	limiter *rate.Limiter
-	told    bool // the sender knows that messages are dropped; reset when one is accepted
+	latest  time.Time // of the messages
+	told    bool      // the sender knows that messages are dropped; reset when one is accepted
 }
 
 // maxBuckets is the number of buckets at which full ones are removed for the first time.
@@ -62,8 +63,14 @@ func (p *rateLimiter) allowRare(id identity, now time.Time) (ok bool, undo func(
 	return p.bucket(id, rate.Every(pairingTerm/rareTries), rareTries, now).take(now)
 }
 
-// take takes a token. ok reports whether there was one; undo gives it back.
+// take takes a token. ok reports whether there was one; undo gives it back. A message that is older
+// than the one before counts as written with that one: after a step back, the limiter would count
+// the time up to the next message a second time.
 func (b *bucket) take(now time.Time) (ok bool, undo func()) {
+	if now.Before(b.latest) {
+		now = b.latest
+	}
+	b.latest = now
 	r := b.limiter.ReserveN(now, 1)
 	if r.OK() && r.DelayFrom(now) == 0 {
 		return true, func() { r.CancelAt(now) }

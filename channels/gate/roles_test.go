@@ -138,6 +138,21 @@ func TestPaceChanges(t *testing.T) {
 	})
 }
 
+// Messages whose times go back and forth, as those of two clocks do, gain nothing.
+func TestPaceOfTwoClocks(t *testing.T) {
+	atDoor(t, func(d *gateFixture) {
+		p := gate.Policy{Access: gate.Open, PerMinute: 2}
+		for n := range 10 {
+			m := message(fmt.Sprint(n), "ann", "hello")
+			m.Time = time.Now().Add(-time.Duration(n%2) * 5 * time.Minute)
+			d.publish(p, m)
+		}
+		if got := d.inboxed(); len(got) != 2 {
+			t.Errorf("the inbox has %q, want two messages", got)
+		}
+	})
+}
+
 // The owner is told of strangers, with buttons, in a chat where the owner has written before.
 func TestOwnerIsTold(t *testing.T) {
 	atDoor(t, func(d *gateFixture) {
