@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"time"
 
 	"gateway/bus"
@@ -220,6 +218,12 @@ func (s *sender) try(
 		s.shown.dropFrom(n)
 		return false
 	}
+	if replaceFile(s.parts, n, err, limits) {
+		s.r.log.WarnContext(ctx, "file refused; a text replaces it", "to", s.to.String(), "err", err)
+		s.recordReply(ctx)
+		s.leave()
+		return false
+	}
 	if err != nil {
 		return s.failed(ctx, d, err)
 	}
@@ -341,13 +345,8 @@ func (s *sender) showPart(ctx context.Context, d *bus.Delivery, n int) (id strin
 	if n == 0 {
 		part.ReplyTo = d.Message.ReplyTo
 	}
-	if f := planned.file; f != nil {
-		part.File = &bus.File{Attachment: *f, Open: func() (io.ReadSeekCloser, error) {
-			if planned.content != "" {
-				return memoryFile{strings.NewReader(planned.content)}, nil
-			}
-			return s.r.files.Open(f.Path)
-		}}
+	if planned.file != nil {
+		part.File = planned.open(s.r.files)
 	}
 	if s.shown.lost != "" && n == len(s.shown.ids) && part.File == nil && len(part.Buttons) == 0 {
 		return s.resendLost(ctx, part)
@@ -371,12 +370,6 @@ func (s *sender) showPart(ctx context.Context, d *bus.Delivery, n int) (id strin
 	}
 	return id, err
 }
-
-// A memoryFile is a file in memory.
-type memoryFile struct{ *strings.Reader }
-
-// Close implements [io.Closer].
-func (memoryFile) Close() error { return nil }
 
 // send sends a part as a new message. If an earlier attempt may have sent it, and the platform may
 // have forgotten the key since, send looks for that message first.

@@ -2,7 +2,10 @@ package router
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"strings"
 
 	"gateway/bus"
 	"gateway/channels"
@@ -124,6 +127,47 @@ func fileParts(files []bus.Attachment, limits channels.Limits) []part {
 		}
 	}
 	return parts
+}
+
+// A memoryFile is a file in memory.
+type memoryFile struct{ *strings.Reader }
+
+// Close implements [io.Closer].
+func (memoryFile) Close() error { return nil }
+
+// open returns the file of p, for a channel to read.
+func (p part) open(stored Files) *bus.File {
+	return &bus.File{Attachment: *p.file, Open: func() (io.ReadSeekCloser, error) {
+		if p.content != "" {
+			return memoryFile{strings.NewReader(p.content)}, nil
+		}
+		return stored.Open(p.file.Path)
+	}}
+}
+
+// replaceFile reports whether the platform has refused the file of part n with err, and the message
+// has more to say. It then replaces the part by its caption and the reason, so that people get the
+// rest. If the platform refuses that, too, the message is given up. The plan of the next process
+// has the file again.
+func replaceFile(parts []part, n int, err error, limits channels.Limits) bool {
+	p := &parts[n]
+	alone := len(parts) == 1 && p.text == ""
+	if p.file == nil || alone || !errors.Is(err, channels.ErrRefused) {
+		return false
+	}
+	text := fmt.Sprintf("[%s %s could not be sent: %s]", p.file.Kind,
+		markup.Literal(plaintext.Line(p.file.Name, 100)),
+		markup.Literal(channels.Refusal(err.Error())))
+	switch {
+	case p.content != "":
+		text = textRestLeftOut
+	case p.text != "" && limits.Text > 0 && limits.Measure(p.text+"\n\n"+text) > limits.Text:
+		text = p.text // a long caption leaves no room for the reason
+	case p.text != "":
+		text = p.text + "\n\n" + text
+	}
+	*p = part{text: text, buttons: p.buttons}
+	return true
 }
 
 // notSent returns the text that replaces a file that the channel can't send.

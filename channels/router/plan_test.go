@@ -238,6 +238,68 @@ func TestFileGone(t *testing.T) {
 	})
 }
 
+// If the platform refuses a file, people get the rest of the message, and learn why the file is
+// missing. A message of which the platform refuses all is given up.
+func TestFileRefused(t *testing.T) {
+	all := posting
+	all.Text, all.Caption = 100, 100
+	const why = "could not be sent: no rights to send files]"
+	for _, tt := range []struct {
+		name, text string
+		files      int
+		limits     channels.Limits
+		want       []string // nil: the platform refuses everything
+	}{
+		{"caption", "look", 1, all, []string{`look
+
+[document 0\.txt ` + why}},
+		{"message", "a longer text", 2, posting, []string{"a longer text", `[document 0\.txt ` + why,
+			`[document 1\.txt ` + why}},
+		{"no text", "", 2, all, []string{`[document 0\.txt ` + why, `[document 1\.txt ` + why}},
+		{"no room", strings.Repeat("long ", 19), 1, all, []string{strings.Repeat("long ", 19)}},
+		{"everything", "look", 2, all, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.media = openMedia(w.t, nil, nil)
+				p := &poster{w.platform, tt.limits}
+				w.startWith(router.Account{Name: "full", Channel: refuser{p, tt.want == nil}})
+				m := bus.OutboundMessage{To: chatA, Text: tt.text}
+				for i := range tt.files {
+					a, err := w.media.Put(chatA, fmt.Sprint(i, ".txt"), strings.NewReader("data"))
+					if err != nil {
+						t.Fatal(err)
+					}
+					m.Attachments = append(m.Attachments, a)
+				}
+				id := w.store(m)
+				w.sleep(time.Minute)
+				if got := p.posts(w.t); !slices.Equal(got, tt.want) {
+					t.Errorf("people see %q, want %q", got, tt.want)
+				}
+				state := bus.Sent
+				if tt.want == nil {
+					state = bus.Dead
+				}
+				w.wantState(id, state)
+			})
+		})
+	}
+}
+
+// A refuser is a platform that refuses files, or everything.
+type refuser struct {
+	*poster
+	all bool
+}
+
+func (r refuser) Send(ctx context.Context, part bus.Part) (string, error) {
+	if part.File != nil || r.all {
+		return "", fmt.Errorf("%w: no rights to send files", channels.ErrRefused)
+	}
+	return r.poster.Send(ctx, part)
+}
+
 // An opener reads the file before it sends, like a real channel.
 type opener struct{ *poster }
 
