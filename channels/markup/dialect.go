@@ -59,7 +59,7 @@ type dialect struct {
 	// fits reports whether the style can be written around n in this place; nil: always.
 	fits func(r *renderer, s style, n ast.Node) bool
 	// literal returns the text on both sides of n if its style does not fit; nil: none.
-	literal func(r *renderer, n ast.Node) string
+	literal func(n ast.Node) string
 }
 
 // A target is the destination of a link.

@@ -293,7 +293,7 @@ func TestDiscord(t *testing.T) {
 		{"strong", "__a__ **b**", "**a b**"},
 		{"within a word", "un*frigging*believable", "un*frigging*believable"},
 		{"bold in italics", "*a **b***", "_a **b**_"},
-		{"side by side", "**a***b*c", "**a**\u200b*b*c"},
+		{"side by side", "**ab***c*de", "**ab**\u200b*c*de"},
 		{"italics of two kinds", "*a* *b*c", "_a_ *b*c"},
 		{"italics in italics", "*a *b*c`*d`*", "_a bc`*d`_"},
 		{"strike in italics", "*~~a~~*", "*~~a~~*"},

@@ -8,23 +8,20 @@ import (
 	"github.com/yuin/goldmark/ast"
 )
 
-// whatsAppLiteral returns the text on both sides of n if its style can't be shown: nothing in
-// prose, but the stars where they probably belong to arithmetic or code. 2*3*4 is not 234.
-func whatsAppLiteral(r *renderer, n ast.Node) string {
+// formulaStars returns the stars of the emphasis n if they probably belong to arithmetic or code,
+// and otherwise "". 2*3*4 is not 234, and 5*x*y is not 5xy.
+func formulaStars(r *renderer, n ast.Node) string {
 	e, ok := n.(*ast.Emphasis)
 	if !ok {
 		return ""
 	}
 	stars := strings.Repeat("*", e.Level) // Markdown, too, ignores "_" within words
-	if _, ok := n.PreviousSibling().(*ast.AutoLink); ok {
-		return strings.ReplaceAll(stars, "*", "%2A") // part of the address
-	}
 	before := r.textBeside(n, ast.Node.PreviousSibling)
 	after := r.textBeside(n, ast.Node.NextSibling)
 	// These are the words that touch the stars from outside, or "".
 	left := before[len(strings.TrimRightFunc(before, isWord)):]
 	right := after[:len(after)-len(strings.TrimLeftFunc(after, isWord))]
-	inner := r.plainText(n)
+	inner := r.sourceOf(n)
 	between := left != "" && right != ""
 	if e.Level > 1 && !between {
 		return "" // bold at the beginning or the end of a word
@@ -61,19 +58,49 @@ func isTerm(c rune, inner string) bool {
 		})
 }
 
-// textBeside returns the plain text on one side of the inline n.
+// nearby is how many bytes of a text formulaStars examines, so that nested emphasis costs little.
+const nearby = 256
+
+// textBeside returns the text on one side of the inline n, as far as it is near.
 func (r *renderer) textBeside(n ast.Node, next func(ast.Node) ast.Node) string {
 	for ; n != nil && n.Type() == ast.TypeInline; n = n.Parent() {
-		switch s := next(n).(type) {
+		s := next(n)
+		switch s := s.(type) {
 		case nil:
 			continue
 		case *ast.Text:
-			return cleaned(unescape(string(s.Segment.Value(r.src))))
+			text := string(s.Segment.Value(r.src))
+			if n.PreviousSibling() == s {
+				text = text[max(0, len(text)-nearby):]
+			}
+			return cleaned(unescape(text[:min(nearby, len(text))]))
 		case *ast.Emphasis:
-			return r.plainText(s)
+			return r.sourceOf(s)
 		default:
 			return ""
 		}
 	}
 	return ""
+}
+
+// sourceOf returns the source of the text in n, or "" if n begins or ends with something else. It
+// leaves out the middle of a long text.
+func (r *renderer) sourceOf(n ast.Node) string {
+	first, last := n.FirstChild(), n.LastChild()
+	for first != nil && first.HasChildren() {
+		first = first.FirstChild()
+	}
+	for last != nil && last.HasChildren() {
+		last = last.LastChild()
+	}
+	from, ok := first.(*ast.Text)
+	to, also := last.(*ast.Text)
+	if !ok || !also {
+		return ""
+	}
+	src := r.src[from.Segment.Start:to.Segment.Stop]
+	if n := len(src) - nearby; n > nearby {
+		return strings.ToValidUTF8(string(src[:nearby])+string(src[n:]), "")
+	}
+	return string(src)
 }

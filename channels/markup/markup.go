@@ -5,10 +5,11 @@
 // [WhatsAppLen] measure, [SplitFirst] splits. All are pure functions.
 //
 // The input is CommonMark with tables, ~~strikethrough~~, bare links and ||spoilers||. In Chinese,
-// Japanese and Korean text, marks beside punctuation begin and end emphasis, too. Raw HTML is shown
-// unchanged. Elements that a platform can't show become readable text: bold headings, aligned
-// tables, links instead of images. A text is shown unchanged if rendering it would take far more
-// time or memory than its length suggests, for example a table of more than 20,000 cells.
+// Japanese and Korean text, marks beside punctuation begin and end emphasis, too. Stars in formulas
+// such as 2*3*4 are shown, and so is raw HTML. Elements that a platform can't show become readable
+// text: bold headings, aligned tables, links instead of images. A text is shown unchanged if
+// rendering it would take far more time or memory than its length suggests, for example a table of
+// more than 20,000 cells.
 package markup
 
 import (

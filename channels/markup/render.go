@@ -251,8 +251,14 @@ func (r *renderer) rawHTML(tag string) {
 }
 
 // wrap renders the children of n in a style, unless the style already applies or can't be written
-// here.
+// here, or the marks are part of a formula.
 func (r *renderer) wrap(s style, n ast.Node) {
+	if stars := formulaStars(r, n); stars != "" {
+		r.w.text(stars)
+		r.inlines(n)
+		r.w.text(stars)
+		return
+	}
 	if r.w.active[s] > 0 {
 		r.inlines(n) // it has the mark of the outer one
 		return
@@ -260,7 +266,7 @@ func (r *renderer) wrap(s style, n ast.Node) {
 	if r.d.fits != nil && !r.d.fits(r, s, n) {
 		mark := ""
 		if r.d.literal != nil {
-			mark = r.d.literal(r, n)
+			mark = r.d.literal(n)
 		}
 		r.w.text(mark)
 		r.inlines(n)

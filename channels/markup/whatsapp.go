@@ -63,6 +63,17 @@ func whatsAppFits(r *renderer, s style, n ast.Node) bool {
 	return s == hidden || !isWord(before) && !isWord(after)
 }
 
+// whatsAppLiteral returns the text on both sides of n if its style can't be shown: stars that are
+// part of an address.
+func whatsAppLiteral(n ast.Node) string {
+	if e, ok := n.(*ast.Emphasis); ok {
+		if _, ok := n.PreviousSibling().(*ast.AutoLink); ok {
+			return strings.Repeat("%2A", e.Level)
+		}
+	}
+	return ""
+}
+
 // whatsAppStyle maps each mark to its style.
 var whatsAppStyle = map[byte]style{'*': bold, '_': italic, '~': strike}
 

@@ -42,7 +42,15 @@ func (s Secrets) FoundIn(text string) bool {
 	in := func(text string) bool {
 		return slices.ContainsFunc(s, func(secret string) bool { return strings.Contains(text, secret) })
 	}
-	return in(text) || len(s) > 0 && strings.ContainsAny(text, unread) && in(markup.Plain(text))
+	switch {
+	case in(text):
+		return true
+	case len(s) == 0 || !strings.ContainsAny(text, unread):
+		return false
+	}
+	// Stars beside digits are shown, but they don't hide a secret.
+	shown := markup.Plain(text)
+	return in(shown) || in(strings.ReplaceAll(shown, "*", ""))
 }
 
 // unread are the characters of Markdown that may stand between those that people read.
