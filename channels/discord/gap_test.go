@@ -160,7 +160,7 @@ func TestLimitedLookUpsHoldUpNobody(t *testing.T) {
 // The press of a button in a channel whose look-up is limited is stored after the limit, too.
 func TestLimitedPress(t *testing.T) {
 	t.Parallel()
-	w := start(t, nil, nil)
+	w := start(t, &discordtest.Options{AnswerTime: time.Hour}, nil)
 	id, err := w.c.Send(t.Context(), bus.Part{To: at(room, ""), Text: "Sure?",
 		Buttons: []bus.Button{{Label: "Yes", Text: "/approve X1"}}})
 	if err != nil {

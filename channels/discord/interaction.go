@@ -36,6 +36,18 @@ func (t *translator) pressed(
 	return in, true, nil
 }
 
+// isElsewhere reports whether the bot is not a member where i was made, so that it can't answer
+// there. People can add a bot to their own account, and then use its commands in any guild and in
+// their chats with others.
+func (i *interaction) isElsewhere() bool {
+	const guild, private = 0, 2 // contexts; 1 is a direct chat with the bot
+	_, member := i.Installed["0"]
+	return i.Context == private || i.Context == guild && i.Installed != nil && !member
+}
+
+// textElsewhere answers an interaction that isElsewhere.
+const textElsewhere = "I am not a member here, so I can't answer. Write to me in a direct chat."
+
 // pressID returns the ID of the message that stands for an interaction. The prefix keeps it apart
 // from the ids of messages, which are numbers.
 func pressID(i *interaction) string { return "i" + i.ID }

@@ -133,8 +133,14 @@ type (
 		Channel     string  `json:"channel_id"`
 		Guild       string  `json:"guild_id"`
 		Member      *member `json:"member"`
-		User        *user   `json:"user"` // nil in a guild
-		Data        struct {
+		User        *user   `json:"user"`    // nil in a guild
+		Context     int     `json:"context"` // where: see isElsewhere
+
+		// Installed has the guild and the person for which the bot was added, by the kind of
+		// installation. The values are ids.
+		Installed map[string]any `json:"authorizing_integration_owners"`
+
+		Data struct {
 			Name    string   `json:"name"`
 			ID      string   `json:"custom_id"` // of a button: the text that it sends
 			Options []option `json:"options"`

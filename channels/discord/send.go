@@ -254,6 +254,7 @@ func (c *Channel) SetCommands(ctx context.Context, commands []channels.Command) 
 		menu[i] = fields{
 			"name": cmd.Name, "type": discordgo.ChatApplicationCommand,
 			"description": channels.Clean(cmd.Description, maxMenu),
+			"contexts":    []int{0, 1}, // guilds and direct chats with the bot: see isElsewhere
 			"options": []fields{{"name": "input", "description": "what follows the command",
 				"type": discordgo.ApplicationCommandOptionString, "required": false}},
 		}

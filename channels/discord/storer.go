@@ -81,6 +81,7 @@ func (s *storer) store(ctx context.Context, j *job) error {
 	if j.wait > 0 { // messages will be read together with the missed ones; presses will not
 		items = slices.DeleteFunc(slices.Clone(items), func(it item) bool { return it.press == nil })
 	}
+	items = s.refuseElsewhere(ctx, items)
 	b, n, err := s.batch(ctx, j, items)
 	if err != nil {
 		if err := s.leave(ctx, j, items[n:], err); err != nil {
@@ -107,6 +108,18 @@ func (s *storer) store(ctx context.Context, j *job) error {
 		}
 	}
 	return nil
+}
+
+// refuseElsewhere answers the interactions that the bot can't answer by a message, and returns the
+// other items.
+func (s *storer) refuseElsewhere(ctx context.Context, items []item) []item {
+	return slices.DeleteFunc(slices.Clone(items), func(it item) bool {
+		elsewhere := it.press != nil && it.press.isElsewhere()
+		if elsewhere {
+			s.acks.Go(func() { s.c.acknowledge(ctx, it.press, textElsewhere) })
+		}
+		return elsewhere
+	})
 }
 
 // leave leaves items for later if a rate limit, err, prevents storing them, so that no other

@@ -44,6 +44,7 @@ type Command struct {
 	Description string          `json:"description"`
 	Type        int             `json:"type"`
 	Options     []CommandOption `json:"options"`
+	Contexts    []int           `json:"contexts"` // where people see it; nil: everywhere
 }
 
 // A CommandOption is a parameter of a [Command].
@@ -92,6 +93,24 @@ func (s *Server) Slash(channelID, userID, name string, options ...Option) string
 	return s.interact(s.must(channelID), userID, false, 2, map[string]any{"data": data})
 }
 
+// SlashElsewhere makes a person who has added the bot to their own account use a command where the
+// bot is not a member: in a guild, or in a chat with other people if guildID is "". It returns the
+// interaction's id.
+func (s *Server) SlashElsewhere(guildID, userID, name string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := map[string]any{
+		"data":    map[string]any{"id": s.nextID(), "name": name, "type": 1},
+		"context": 2, "authorizing_integration_owners": map[string]string{"1": userID},
+	}
+	ch := &channel{id: s.nextID(), kind: kindGroup, name: "elsewhere"}
+	if guildID != "" {
+		w["context"] = 0
+		ch.kind, ch.guild = kindText, &guild{id: guildID}
+	}
+	return s.interact(ch, userID, false, 2, w)
+}
+
 func (s *Server) interact(
 	ch *channel, userID string, button bool, kind int, w map[string]any,
 ) string {
@@ -101,6 +120,13 @@ func (s *Server) interact(
 	w["id"], w["application_id"], w["type"], w["token"] = i.ID, s.bot.ID, kind, i.token
 	w["version"], w["channel_id"], w["channel"] = 1, ch.id, ch.wire()
 	u := s.user(userID)
+	owner, context := "0", 1 // a direct chat with the bot
+	if ch.guild != nil {
+		owner, context = ch.guild.id, 0
+	}
+	if w["context"] == nil {
+		w["context"], w["authorizing_integration_owners"] = context, map[string]string{"0": owner}
+	}
 	if ch.guild == nil {
 		w["user"] = u
 	} else {
@@ -211,7 +237,7 @@ func (s *Server) putCommands(c *call) reply {
 	seen := make(map[string]bool)
 	for _, cmd := range commands {
 		bad := seen[cmd.Name] || !describes(cmd.Name, cmd.Description) ||
-			cmd.Type > 1 || len(cmd.Options) > 25
+			cmd.Type > 1 || len(cmd.Options) > 25 || slices.Max(append(cmd.Contexts, 0)) > 2
 		for _, o := range cmd.Options {
 			bad = bad || !describes(o.Name, o.Description) || o.Type < 1 || o.Type > 11
 		}

@@ -55,6 +55,7 @@ type Sent struct {
 const (
 	kindText   = 0
 	kindDM     = 1
+	kindGroup  = 3 // a chat of several people without a guild
 	kindThread = 11
 	kindForum  = 15
 )

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -156,5 +157,27 @@ func TestCommandThatIsNotForUs(t *testing.T) {
 	i = told(d.Slash("20", "7", "status"))
 	if i.Text != "" {
 		t.Errorf("who is let in is told %q", i.Text)
+	}
+}
+
+// TestCommandElsewhere checks a command of somebody who has added the bot to their own account, in
+// a server or a chat of which the bot is not a member. It can't answer there, so it says so to the
+// sender.
+func TestCommandElsewhere(t *testing.T) {
+	t.Parallel()
+	_, s := onDiscordOnly(t, "streaming = false\n", answerConversations)
+	d := s.chatPlatform.(*onDiscord)
+	for name, guild := range map[string]string{"a chat": "", "a server": "77"} {
+		id := d.SlashElsewhere(guild, "7", "status")
+		s.until("an answer", func() bool { return d.Interaction(id).Answer != 0 })
+		if i := d.Interaction(id); !i.Ephemeral || !strings.Contains(i.Text, "not a member") {
+			t.Errorf("in %s the answer is %+v", name, i)
+		}
+	}
+	s.rows(0, "outbox WHERE true")
+	for _, c := range d.Commands() {
+		if slices.Contains(c.Contexts, 2) || len(c.Contexts) == 0 {
+			t.Errorf("people see /%s in chats with others", c.Name)
+		}
 	}
 }
