@@ -30,6 +30,7 @@ const (
 	maxButtons = 25       // five rows
 	rowButtons = 5
 	maxLabel   = 80  // runes
+	maxData    = 100 // runes of the text that a button sends
 	maxMenu    = 100 // runes of a command's description
 )
 
@@ -61,8 +62,8 @@ func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 		body["message_reference"] = fields{"message_id": id, "fail_if_not_exists": false}
 		body["allowed_mentions"] = silent(true)
 	}
-	if len(part.Buttons) > 0 {
-		body["components"] = rows(part.Buttons)
+	if list := rows(part.Buttons); len(list) > 0 {
+		body["components"] = list
 	}
 	// A voice message has no text, and so no previews of links to suppress.
 	voice := voiceFields(part)
@@ -141,16 +142,18 @@ func messageID(id string) (string, bool) {
 	return id, idNumber(id) > 0
 }
 
-// rows arranges buttons in rows. It leaves out duplicates, which Discord refuses.
+// rows arranges buttons in rows. It leaves out duplicates and other buttons because of which
+// Discord would refuse the message. The text of the message says what else the person can do.
 func rows(buttons []bus.Button) []fields {
 	seen := make(map[string]bool)
 	var row, all []fields
 	for _, b := range buttons[:min(maxButtons, len(buttons))] {
-		if seen[b.Text] {
+		label := cmp.Or(channels.Clean(b.Label, maxLabel), channels.Clean(b.Text, maxLabel))
+		n := utf8.RuneCountInString(b.Text)
+		if seen[b.Text] || label == "" || n == 0 || n > maxData {
 			continue
 		}
 		seen[b.Text] = true
-		label := cmp.Or(channels.Clean(b.Label, maxLabel), channels.Clean(b.Text, maxLabel))
 		row = append(row, fields{"type": discordgo.ButtonComponent,
 			"style": discordgo.SecondaryButton, "label": label, "custom_id": b.Text})
 	}

@@ -131,6 +131,24 @@ func TestNobodyIsNotified(t *testing.T) {
 	}
 }
 
+// Discord refuses a message because of a button that sends a long text, such as the button that
+// confirms a spoken command. The message comes without the button.
+func TestButtonThatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil, nil)
+	_, err := w.c.Send(t.Context(), bus.Part{To: ada, Text: "Is that right?", Buttons: []bus.Button{
+		{Label: "Do it", Text: "/jobs " + strings.Repeat("long ", 20)}, {Label: "empty"},
+		{Label: "No", Text: "no"}, {Label: "\u200b", Text: "\u200b"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := w.History(direct)[0].Buttons
+	if len(got) != 1 || got[0].ID != "no" {
+		t.Errorf("the buttons are %+v", got)
+	}
+}
+
 func TestManyButtons(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil, nil)
