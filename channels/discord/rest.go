@@ -171,6 +171,7 @@ var badToken = &channels.AccountError{
 // Codes of Discord that decide what happens after a refusal.
 const (
 	overloaded  = 130000 // temporary
+	blocked     = 40333  // Cloudflare, in front of Discord, has refused the request
 	noChannel   = 10003  // unknown channel
 	noGuild     = 10004  // unknown guild; also that of others
 	noSuch      = 10008  // unknown message
@@ -210,7 +211,10 @@ func refusal(status int, body []byte) error {
 		return badToken
 	}
 	known := json.Unmarshal(body, &answer) == nil && answer.Message != ""
-	if !known || answer.Code == overloaded {
+	switch {
+	case answer.Code == blocked:
+		return fmt.Errorf("the network in front of Discord blocks the gateway's requests (%d)", blocked)
+	case !known || answer.Code == overloaded:
 		return statusError(status) // not a final answer of the API
 	}
 	// The answer is text of the platform, and may quote what a person wrote.

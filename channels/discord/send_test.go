@@ -229,6 +229,7 @@ func TestErrors(t *testing.T) {
 		{"not found", discordtest.Fault{Status: 404, Code: 10003, Text: "x"}, refused},
 		{"too large", discordtest.Fault{Status: 413, Code: 40005, Text: "x"}, refused},
 		{"overloaded", discordtest.Fault{Status: 400, Code: 130000, Text: "x"}, again},
+		{"blocked", discordtest.Fault{Status: 403, Code: 40333, Text: "internal network error"}, again},
 		{"unauthorized", discordtest.Fault{Status: 401, Text: "401: Unauthorized"}, account},
 		{"conflict", discordtest.Fault{Status: 409, Text: "x"}, again},
 		{"internal", discordtest.Fault{Status: 500}, again},
