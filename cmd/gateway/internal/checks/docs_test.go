@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +17,9 @@ var (
 	reference = regexp.MustCompile(`"env:(\w+)"`)
 	secret    = regexp.MustCompile(`"file:([\w-]+)"`)
 	plainWord = regexp.MustCompile(`^[a-z][a-z-]*$`)
+
+	toolRow  = regexp.MustCompile("(?m)^\\| (`[^|]*`) \\|.*\\| (?:guest|user) \\|$")
+	toolName = regexp.MustCompile("`(\\w+)`")
 
 	inlineCommand = regexp.MustCompile("`(gateway\\s[^`]+)`")
 )
@@ -83,5 +87,26 @@ func checkCommand(t *testing.T, file, line string) {
 	cmd, rest, err := cli.NewCommand().Find(words[1:n])
 	if err != nil || cmd.HasSubCommands() && n > 1 || len(rest) > 0 && cmd.Args(cmd, rest) != nil {
 		t.Errorf("%s: there is no command %q: %v", file, strings.TrimSpace(line), err)
+	}
+}
+
+// TestToolTable checks that docs/tools.md lists every tool, because errors about the names of tools
+// refer to it.
+func TestToolTable(t *testing.T) {
+	text, err := os.ReadFile("../../../../docs/tools.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []string
+	for _, row := range toolRow.FindAllStringSubmatch(string(text), -1) {
+		for _, name := range toolName.FindAllStringSubmatch(row[1], -1) {
+			listed = append(listed, name[1])
+		}
+	}
+	names := append(config.ToolNames(), "mcp_NAME_TOOL")
+	slices.Sort(names)
+	slices.Sort(listed)
+	if !slices.Equal(listed, names) {
+		t.Errorf("docs/tools.md lists\n%q, and the tools are\n%q", listed, names)
 	}
 }
