@@ -33,18 +33,26 @@ var (
 	recall = kind{"🧠", "looking into my memory", "looking into my memory"}
 )
 
-// kinds has the kind of each built-in tool. Other tools are shown by their names.
+// kinds has the kind of each built-in tool. The tools of MCP servers are shown by their names.
 var kinds = map[string]kind{
 	"web_search": search, "web_fetch": {"🔎", "reading a page", "reading %d pages"},
 	"read_file": {"📄", "reading a file", "reading %d files"},
 	"list_dir":  look, "glob": look, "grep": look,
 	"write_file": change, "edit_file": change, "apply_patch": change, "notebook_edit": change,
-	"exec": run, "write_stdin": run,
-	"recall": recall, "history_search": recall,
-	"remember": {"🧠", "remembering something", "remembering %d things"},
-	"schedule": {"⏰", "setting a time", "setting %d times"},
-	"message":  {"✉️", "sending a message", "sending %d messages"},
-	"spawn":    {"🤝", "handing work on", "handing work on"},
+	"exec": run, "exec_input": run,
+	"exec_list": {"⚙️", "looking at running commands", "looking at running commands"},
+	"recall":    recall, "history_search": recall,
+	"remember":       {"🧠", "remembering something", "remembering %d things"},
+	"forget":         {"🧠", "forgetting something", "forgetting %d things"},
+	"schedule":       {"⏰", "setting a time", "setting %d times"},
+	"time":           {"⏰", "looking at the clock", "looking at the clock"},
+	"message":        {"✉️", "sending a message", "sending %d messages"},
+	"ask":            {"❓", "asking a question", "asking %d questions"},
+	"generate_image": {"🎨", "making a picture", "making %d pictures"},
+	"edit_image":     {"🎨", "changing a picture", "changing %d pictures"},
+	"spawn":          {"🤝", "handing work on", "handing work on"},
+	"subagents":      {"🤝", "looking at sub-agents", "looking at sub-agents"},
+	"more_tools":     {"🔧", "choosing a tool", "choosing a tool"},
 }
 
 // Line describes calls that run together, in one line. It returns "" if there are none.

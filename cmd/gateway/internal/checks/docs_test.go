@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"gateway/agent/activity"
+	"gateway/agent/llm"
+	"gateway/agent/tool"
 	"gateway/cmd/gateway/internal/cli"
 	"gateway/cmd/gateway/internal/config"
 )
@@ -108,5 +111,14 @@ func TestToolTable(t *testing.T) {
 	slices.Sort(listed)
 	if !slices.Equal(listed, names) {
 		t.Errorf("docs/tools.md lists\n%q, and the tools are\n%q", listed, names)
+	}
+}
+
+// TestActivityWords checks that a chat describes each tool in words while the tool runs.
+func TestActivityWords(t *testing.T) {
+	for _, name := range append(config.ToolNames(), tool.MoreName) {
+		if line := activity.Line([]llm.ToolCall{{Name: name}}); strings.Contains(line, "`") {
+			t.Errorf("agent/activity has no words for %s: %q", name, line)
+		}
 	}
 }
