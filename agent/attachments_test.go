@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"gateway/agent/command"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/pool"
@@ -449,53 +448,6 @@ func TestAnswers(t *testing.T) {
 		}
 		if want := "1,2 3 5,4"; strings.Join(got, " ") != want {
 			w.t.Errorf("the answers are for %q, want %q", got, want)
-		}
-		w.wantQuiet()
-	})
-}
-
-// Commands that a role may not use are refused and not shown.
-func TestCommandRoles(t *testing.T) {
-	t.Parallel()
-	inWorld(t, func(w *world) {
-		w.opts.Commands = []command.Command{{Name: "pair", Help: "let somebody in", MinRole: bus.Admin,
-			Run: func(_ context.Context, r *command.Request) (command.Reply, error) {
-				return command.Reply{Text: "paired " + r.Args + " for " + r.Message.Sender.ID,
-					Buttons: []bus.Button{{Label: "Undo", Text: "/unpair"}}}, nil
-			}}}
-		w.start()
-		for _, role := range []bus.Role{bus.Guest, bus.User, bus.Admin} {
-			m := w.message("a", "/pair X")
-			m.Role = role
-			help := w.message("a", "/help")
-			help.Role = role
-			w.put(m, help)
-		}
-		out := w.outbox("a")
-		for i, want := range []string{"Only admins and owners can use `/pair`.", "",
-			"Only admins and owners can use `/pair`.", "", "paired X for 7", ""} {
-			if want != "" && out[i].Text != want {
-				w.t.Errorf("answer %d is %q, want %q", i, out[i].Text, want)
-			}
-		}
-		const memory = "modelthinkvoiceactivitycompactmemoryhistoryskillsdreamdream-log" +
-			"dream-restoreexportforgetjobsremindtimezone"
-		for i, want := range map[int]string{1: "helpstop",
-			3: "helpstatusstopnewqueue" + memory + "usagecontextapprovedeny",
-			5: "helpstatusstopnewqueue" + memory + "usagecontextapprovedenyhaltresumeauditrestartpair"} {
-			got := ""
-			for line := range strings.SplitSeq(out[i].Text, "\n") {
-				if rest, ok := strings.CutPrefix(line, "- `/"); ok {
-					name, _, _ := strings.Cut(rest, "`")
-					got += name
-				}
-			}
-			if got != want {
-				w.t.Errorf("help %d shows %q, want %q", i, got, want)
-			}
-		}
-		if len(out[4].Buttons) != 1 {
-			w.t.Errorf("the answer has buttons %v", out[4].Buttons)
 		}
 		w.wantQuiet()
 	})

@@ -1,14 +1,17 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"gateway/agent/budget"
+	"gateway/agent/command"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/pool"
@@ -74,6 +77,57 @@ func TestHelp(t *testing.T) {
 			"- `/audit`: who has approved, let in, halted or changed what\n" +
 			"- `/restart`: restart the gateway\n"
 		w.wantAnswers("a", want, want, want)
+		w.wantQuiet()
+	})
+}
+
+// Commands that a role may not use are refused and not shown.
+func TestCommandRoles(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.opts.Commands = []command.Command{{Name: "pair", Help: "let somebody in", MinRole: bus.Admin,
+			Run: func(_ context.Context, r *command.Request) (command.Reply, error) {
+				return command.Reply{Text: "paired " + r.Args + " for " + r.Message.Sender.ID,
+					Buttons: []bus.Button{{Label: "Undo", Text: "/unpair"}}}, nil
+			}}}
+		w.start()
+		for _, role := range []bus.Role{bus.Guest, bus.User, bus.Admin} {
+			m := w.message("a", "/pair X")
+			m.Role = role
+			help := w.message("a", "/help")
+			help.Role = role
+			w.put(m, help)
+		}
+		out := w.outbox("a")
+		for i, want := range []string{"Only admins and owners can use `/pair`.", "",
+			"Only admins and owners can use `/pair`.", "", "paired X for 7", ""} {
+			if want != "" && out[i].Text != want {
+				w.t.Errorf("answer %d is %q, want %q", i, out[i].Text, want)
+			}
+		}
+		for i, role := range map[int]bus.Role{1: bus.Guest, 3: bus.User, 5: bus.Admin} {
+			var want, got []string
+			for _, known := range command.List() {
+				if known.Help != "" && role.AtLeast(known.MinRole) {
+					want = append(want, known.Name)
+				}
+			}
+			if role == bus.Admin {
+				want = append(want, "pair")
+			}
+			for line := range strings.SplitSeq(out[i].Text, "\n") {
+				if rest, ok := strings.CutPrefix(line, "- `/"); ok {
+					name, _, _ := strings.Cut(rest, "`")
+					got = append(got, name)
+				}
+			}
+			if !slices.Equal(got, want) {
+				w.t.Errorf("the help for %s shows %q, want %q", role, got, want)
+			}
+		}
+		if len(out[4].Buttons) != 1 {
+			w.t.Errorf("the answer has buttons %v", out[4].Buttons)
+		}
 		w.wantQuiet()
 	})
 }
