@@ -74,10 +74,10 @@ func backupCommand(load app.Loader) *cobra.Command {
 	cmd := withConfig(load, &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Back up all data into one file; the gateway may be running",
-		Long: `Back up all data into one .tar.gz file, also while the gateway runs: the
-database, WhatsApp's keys, shared documents and skills, memory and its versions, files and the
-workspace. With "-" as FILE it writes to standard output. Anybody who can read the file can read
-every conversation: keep it safe.
+		Long: `Back up all data into one .tar.gz file, also while the gateway runs. The file holds the
+database, WhatsApp's keys, the logins of MCP servers, shared documents and skills, personas, memory
+and its versions, files and the workspace. With "-" as FILE the command writes to standard output.
+Anybody who can read the file can read every conversation: keep it safe.
 
 The backup does not have the configuration, which may contain tokens, unless you give
 --with-config. It never has the values of "env:NAME" and "file:PATH" in the configuration.`,
@@ -256,13 +256,14 @@ func restoreCommand(load app.Loader) *cobra.Command {
 		Use:   "restore FILE",
 		Short: "Restore a backup, while no gateway runs",
 		Long: `Restore a backup, while no gateway runs. With "-" as FILE the command reads standard
-input. The whole backup is checked before anything is changed. If there is data already, the command
-refuses; with --force it moves that data into a folder "before-restore-TIME" beside it.
+input. The command checks the whole backup before it changes anything. If there is data already, the
+command refuses; with --force it moves that data into a folder "before-restore-TIME" beside it.
 
-A configuration decides which programs the gateway runs. So the one in the backup is only written
-into the home as config.toml.restored, for you to look at. With --with-config it is used.
+A configuration decides which programs the gateway runs. So the command only writes the one of the
+backup into the home as config.toml.restored, for you to look at. With --with-config the gateway
+uses it.
 
-Afterwards the gateway continues as if it had been killed at the moment of the backup:
+Afterwards the gateway continues as if it had been killed at the moment of the backup.
 docs/durability.md says what that means for messages that came later.`,
 		Args: cobra.ExactArgs(1),
 	}, func(cmd *cobra.Command, cfg *config.Config, args []string) error {

@@ -31,8 +31,10 @@ func channelsCommand(found app.Loader) *cobra.Command {
 	return withJSONFlag(withConfig(found, &cobra.Command{
 		Use:   "channels",
 		Short: "Show the state of each channel, its pending and failed messages, and what to do",
-		Long: "channels shows the accounts of the gateway that runs in this home, or, if none\n" +
-			"answers, those that the settings of this shell name.",
+		Long: `Show the state of each account, and how many messages wait or could not be delivered.
+
+If a gateway runs in this home, the command shows its accounts. Otherwise it shows the accounts in
+the settings of this shell.`,
 		Args: cobra.NoArgs,
 	}, func(cmd *cobra.Command, cfg *config.Config, _ []string) error {
 		r, trouble := findRunning(cmd.Context(), cfg.Gateway.Home)
@@ -123,9 +125,9 @@ func pairCommand(load app.Loader) *cobra.Command {
 	cmd := withConfig(load, &cobra.Command{
 		Use:   "pair ACCOUNT",
 		Short: "Link a WhatsApp account with a phone",
-		Long: "pair links a WhatsApp account. On the phone, open WhatsApp, then Linked devices, then\n" +
-			"Link a device, and scan the code that is shown here. With --phone a code to type in is\n" +
-			"shown instead. A running gateway connects the account by itself.",
+		Long: `Link a WhatsApp account with a phone. The command shows a QR code. On the phone, open
+WhatsApp, then Linked devices, then Link a device, and scan the code. With --phone the command shows
+a code to type in instead. A running gateway then connects the account by itself.`,
 		Args: cobra.ExactArgs(1),
 	}, func(cmd *cobra.Command, cfg *config.Config, args []string) error {
 		// The other accounts may have secrets that this shell lacks.

@@ -27,10 +27,12 @@ func chatCommand(load, all app.Loader) *cobra.Command {
 	var opts terminal.ScreenOptions
 	cmd := &cobra.Command{
 		Use:   "chat",
-		Short: "Talk to the agent here: to the running gateway, or to one started for it",
-		Long: "Talk to the agent here: to the running gateway, or to one started for it.\n\n" +
-			"With --message, or if standard input is not a terminal, it prints the answer to one " +
-			"message\nand ends. A message of several lines is never a command.",
+		Short: "Talk to the agent in this terminal",
+		Long: `Talk to the agent in this terminal. If no gateway runs in the home, the command starts
+one.
+
+With --message, or if standard input is not a terminal, the command prints the answer to one message
+and ends. A message of several lines is never a command.`,
 		Example: "gateway chat -m \"what is due today?\"\ndf -h | gateway chat",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -51,9 +53,9 @@ func contextCommand(load, all app.Loader) *cobra.Command {
 	return &cobra.Command{
 		Use:   "context [SESSION]",
 		Short: "Show what fills the context window of the model in a conversation",
-		Long: "Show what fills the context window of the model in a conversation, by default the one " +
-			"of the\nterminal: what /context shows there. It asks the running gateway, or one " +
-			"started for it.",
+		Long: `Show what fills the context window of the model in a conversation, as /context does in
+a chat. Without SESSION the command shows the conversation of the terminal. It asks the running
+gateway, or starts one for the answer.`,
 		Example: "gateway context telegram/123456789",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -24,9 +24,8 @@ func configCheck(load app.Loader) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check the configuration without starting anything",
-		Long: "check lists mistakes, which keep the gateway from starting, and settings without\n" +
-			"effect. Its exit code is 2 if there are mistakes, and 1 if there are only settings\n" +
-			"without effect.",
+		Long: `Print mistakes, with which the gateway can't start, and settings that have no effect.
+The exit code is 2 if there are mistakes, and 1 if there are only settings without effect.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := load()
@@ -120,8 +119,8 @@ func configShow(load app.Loader) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Print the configuration in effect, with the origin of each value",
-		Long: "show merges the defaults, the file and the environment, and prints the result as a\n" +
-			"TOML file. A comment behind each value says where it comes from. Secrets are left out.",
+		Long: `Print the settings of the file and the environment, and with --all also the defaults, as
+TOML. A comment after each value says where it comes from. The command hides secrets.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := load()

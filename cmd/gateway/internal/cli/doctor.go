@@ -28,13 +28,13 @@ func doctorCommand(found, all app.Loader) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Find problems of the gateway, and say how to solve them",
-		Long: `Find problems of the gateway, and say how to solve them: configuration,
-data, disk, clock, channels, models, sandbox, programs, and the state of a running gateway. Nothing
-is changed. The doctor tests the credentials of channels and models; that sends no message and
-costs nothing.
+		Long: `Find problems of the gateway, and say how to solve them. The command examines the
+configuration, data, disk, clock, channels, models, sandbox, programs, and a running gateway. It
+changes nothing. It tests the credentials of channels and models; that sends no message and costs
+nothing.
 
 If a gateway runs in this home, it examines itself, with its own settings and credentials.
-Otherwise the settings of this shell are examined.`,
+Otherwise the command examines the settings of this shell.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list, err := examine(cmd.Context(), found, all, offline)
@@ -139,8 +139,8 @@ func securityCommand(found, all app.Loader) *cobra.Command {
 changes. --fix corrects the modes of files and nothing else. The command fails if a problem with
 severity high is left.
 
-If a gateway runs in this home, it checks itself and its own settings. Otherwise the settings of
-this shell are checked.`,
+If a gateway runs in this home, it checks itself and its own settings. Otherwise the command checks
+the settings of this shell.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if list {
@@ -241,8 +241,9 @@ func healthCommand(load app.Loader) *cobra.Command {
 	cmd := withConfig(load, &cobra.Command{
 		Use:   "health",
 		Short: "Say whether the running gateway is alive, or ready",
-		Long: "health asks the gateway that runs in this home through its HTTP server. It prints the\n" +
-			"problems. Its exit code is 0 if there are none: use it for the probes of containers.",
+		Long: `Ask the gateway that runs in this home, through its HTTP server, whether it is alive.
+The command prints the problems. Its exit code is 0 if there are none: use it for the probes of
+containers.`,
 		Args: cobra.NoArgs,
 	}, func(cmd *cobra.Command, cfg *config.Config, _ []string) error {
 		return examineHealth(cmd.Context(), cfg, ready, cmd.OutOrStdout())

@@ -45,7 +45,7 @@ func importKindCommand(load app.Loader, kind importer.Kind) *cobra.Command {
 	var i importing
 	cmd := withConfig(load, &cobra.Command{
 		Use:   string(kind) + " DIR",
-		Short: "Import the home of a " + string(kind) + " agent",
+		Short: "Import the home of an agent of " + string(kind),
 		Long: `Import the documents, memory, conversations and jobs of another agent. The command adds
 to this gateway's home without replacing anything, and does not change DIR. If you run it again, it
 adds only what is new. The gateway must not run.

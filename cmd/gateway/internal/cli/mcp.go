@@ -105,9 +105,9 @@ func mcpLoginCommand(load app.Loader) *cobra.Command {
 	return withConfig(load, &cobra.Command{
 		Use:   "login NAME",
 		Short: "Log in to an MCP server, by a link that you open in a browser",
-		Long: `Log in to an MCP server that wants it, for the gateway that runs in this home. Open the
-link in a browser on this machine, and the command takes the rest from there. With a browser
-elsewhere, copy the address at which it ends and paste it here.`,
+		Long: `Log in to an MCP server that requires a login, for the gateway that runs in this home.
+The command prints a link. If you open it in a browser on this machine, the command does the rest.
+In a browser elsewhere, agree, copy the address at which the browser ends, and paste it here.`,
 		Args: cobra.ExactArgs(1),
 	}, func(cmd *cobra.Command, cfg *config.Config, args []string) error {
 		r, err := findRunning(cmd.Context(), cfg.Gateway.Home)

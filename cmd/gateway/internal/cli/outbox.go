@@ -176,12 +176,13 @@ func sendCommand(load app.Loader) *cobra.Command {
 	cmd := withConfig(load, &cobra.Command{
 		Use:   "send ACCOUNT CHAT TEXT",
 		Short: "Put a message to a chat into the outbox; a running gateway delivers it",
-		Long: "send puts a message to a chat into the outbox and returns its number. A running\n" +
-			"gateway delivers it, or the next one that runs. TEXT is Markdown; it may be empty\n" +
-			"with --file.\n\n" +
-			"CHAT is the platform's id of the chat, which gateway sessions list shows. On WhatsApp\n" +
-			"it may also be a phone number such as +4915112345678.\n\n" +
-			"gateway outbox list shows what could not be delivered.",
+		Long: `Put a message to a chat into the outbox, and print its number. If no gateway runs, the
+next one delivers the message. TEXT is Markdown. With --file it may be empty.
+
+CHAT is the platform's id of the chat, which gateway sessions list shows. On WhatsApp it may also be
+a phone number such as +4915112345678.
+
+gateway outbox list shows messages that could not be delivered.`,
 		Args: cobra.ExactArgs(3),
 	}, func(cmd *cobra.Command, cfg *config.Config, args []string) error {
 		m := bus.OutboundMessage{Text: args[2],
