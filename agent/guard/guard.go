@@ -60,21 +60,19 @@ type Options struct {
 
 	// Resolver must be safe for concurrent use. The default is [net.DefaultResolver].
 	Resolver Resolver
-
-	// ConnectTimeout limits resolving and connecting. The default is 10 s.
-	ConnectTimeout time.Duration
-
-	// HeaderTimeout limits the wait for the response's header. The default is 30 s.
-	HeaderTimeout time.Duration
 }
+
+// Limits of one connection.
+const (
+	connectTime = 10 * time.Second // for resolving and connecting
+	headerTime  = 30 * time.Second // until the response's header is complete
+)
 
 // A Guard decides which addresses may be reached. It is safe for concurrent use.
 type Guard struct {
 	allow    []netip.Prefix
 	ports    map[int]bool
 	resolver Resolver
-	connect  time.Duration
-	header   time.Duration
 }
 
 // New returns a guard. opts may be nil.
@@ -82,8 +80,6 @@ func New(opts *Options) *Guard {
 	o := *cmp.Or(opts, new(Options))
 	g := &Guard{
 		allow: slices.Clone(o.Allow), ports: map[int]bool{80: true, 443: true}, resolver: o.Resolver,
-		connect: cmp.Or(o.ConnectTimeout, 10*time.Second),
-		header:  cmp.Or(o.HeaderTimeout, 30*time.Second),
 	}
 	for _, p := range o.Ports {
 		g.ports[p] = true
@@ -109,14 +105,14 @@ const maxDials = 4
 // DialContext connects to a host and port, such as "example.org:443", if all addresses of the host
 // may be reached. network is "tcp", "tcp4" or "tcp6".
 func (g *Guard) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, g.connect)
+	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
 	addrs, port, err := g.resolve(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
 	addrs = addrs[:min(len(addrs), maxDials)]
-	dialer := net.Dialer{Timeout: g.connect / time.Duration(len(addrs))}
+	dialer := net.Dialer{Timeout: connectTime / time.Duration(len(addrs))}
 	var errs []error
 	for _, addr := range addrs {
 		conn, err := dialer.DialContext(ctx, network, netip.AddrPortFrom(addr, port).String())
@@ -179,8 +175,8 @@ func (g *Guard) Transport() http.RoundTripper {
 	return &transport{guard: g, base: &http.Transport{
 		DialContext:            g.DialContext,
 		ForceAttemptHTTP2:      true,
-		TLSHandshakeTimeout:    g.connect,
-		ResponseHeaderTimeout:  g.header,
+		TLSHandshakeTimeout:    connectTime,
+		ResponseHeaderTimeout:  headerTime,
 		MaxResponseHeaderBytes: 256 << 10,
 		MaxIdleConns:           32,
 		MaxIdleConnsPerHost:    2,

@@ -32,6 +32,9 @@ func newReceiver(c *Channel, me user, in channels.Intake) *receiver {
 		albums: recent.New[string, struct{}](maxAlbums), presses: make(chan string, 64)}
 }
 
+// pollTime is how long Telegram waits for an update before it answers.
+const pollTime = 50 * time.Second
+
 // poll requests updates until ctx is done or something fails.
 func (r *receiver) poll(ctx context.Context) error {
 	cursors, err := r.in.Cursors(ctx)
@@ -43,7 +46,7 @@ func (r *receiver) poll(ctx context.Context) error {
 	cursor := cursors[""]
 	r.connected(ctx, "")
 	for {
-		updates, err := r.api.getUpdates(ctx, r.pollTimeout, cursor)
+		updates, err := r.api.getUpdates(ctx, pollTime, cursor)
 		if err != nil {
 			return fmt.Errorf("get updates: %w", err)
 		}

@@ -43,15 +43,14 @@ var (
 
 // A Channel is one Telegram bot.
 type Channel struct {
-	name        string
-	api         *client
-	log         *slog.Logger
-	pollTimeout time.Duration
-	stall       time.Duration // time without progress after which a transfer is given up
-	answer      time.Duration // time limit for confirming a press
-	webhook     *Webhook
-	drafts      bool // see [Options]; likewise rich
-	rich        bool
+	name    string
+	api     *client
+	log     *slog.Logger
+	stall   time.Duration // time without progress after which a transfer is given up
+	answer  time.Duration // time limit for confirming a press
+	webhook *Webhook
+	drafts  bool // see [Options]; likewise rich
+	rich    bool
 
 	// Neither is ever cleared: a newer server is noticed after a restart of the gateway.
 	noDrafts, noRich atomic.Bool // the server does not know the method
@@ -59,10 +58,9 @@ type Channel struct {
 
 // Options are the optional settings of a [Channel]. The zero value is ready for use.
 type Options struct {
-	BaseURL     string            // Bot API server; default https://api.telegram.org
-	Transport   http.RoundTripper // default [NewTransport]
-	Logger      *slog.Logger      // default discards
-	PollTimeout time.Duration     // how long getUpdates waits, in whole seconds; default 50s
+	BaseURL   string            // Bot API server; default https://api.telegram.org
+	Transport http.RoundTripper // default [NewTransport]
+	Logger    *slog.Logger      // default discards
 
 	// Webhook makes Telegram call the gateway. If it is nil, the channel polls.
 	Webhook *Webhook
@@ -84,15 +82,14 @@ type Options struct {
 func New(name, token string, opts *Options) *Channel {
 	o := *cmp.Or(opts, new(Options))
 	return &Channel{
-		name:        name,
-		api:         newClient(token, o),
-		log:         cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
-		pollTimeout: cmp.Or(o.PollTimeout, 50*time.Second),
-		stall:       stallTimeout,
-		answer:      answerTimeout,
-		webhook:     o.Webhook,
-		drafts:      o.Drafts,
-		rich:        o.Rich,
+		name:    name,
+		api:     newClient(token, o),
+		log:     cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
+		stall:   stallTimeout,
+		answer:  answerTimeout,
+		webhook: o.Webhook,
+		drafts:  o.Drafts,
+		rich:    o.Rich,
 	}
 }
 

@@ -35,8 +35,7 @@ type Entry struct {
 
 // Options are the optional settings of a [Chain].
 type Options struct {
-	Logger *slog.Logger     // discards by default
-	Now    func() time.Time // clock for cool-downs; default time.Now
+	Logger *slog.Logger // discards by default
 }
 
 // A Chain is a list of models with the preferred one first. It implements [llm.Model].
@@ -48,7 +47,6 @@ type Options struct {
 type Chain struct {
 	links []*link
 	log   *slog.Logger
-	now   func() time.Time
 }
 
 var _ llm.Model = (*Chain)(nil)
@@ -59,10 +57,7 @@ func New(entries []Entry, opts *Options) *Chain {
 		panic("failover: no models")
 	}
 	o := *cmp.Or(opts, new(Options))
-	c := &Chain{log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), now: o.Now}
-	if c.now == nil {
-		c.now = time.Now
-	}
+	c := &Chain{log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler))}
 	for _, e := range entries {
 		c.links = append(c.links, &link{Entry: e})
 	}
@@ -101,7 +96,7 @@ func forCaller(kind llm.Kind) bool {
 // order returns the models to try: all that are not cooling down. If all are cooling down, it
 // returns the one whose cool-down ends first.
 func (c *Chain) order() []*link {
-	list, soonest := ready(c.links, c.now())
+	list, soonest := ready(c.links, time.Now())
 	if len(list) == 0 {
 		return []*link{soonest}
 	}
@@ -125,7 +120,7 @@ func (c *Chain) ask(ctx context.Context, l *link, req llm.Request, t *try) error
 		kind, after := kindOf(err), afterOf(err)
 		wait, again := retryIn(kind, after, n)
 		if !again {
-			if d := l.failed(kind, after, c.now()); d > 0 {
+			if d := l.failed(kind, after, time.Now()); d > 0 {
 				c.log.WarnContext(ctx, "model cools down",
 					"model", l.Name, "kind", kind, "after", d.Round(time.Second))
 			} else {

@@ -21,7 +21,6 @@ type Keys struct {
 	links []*link       // one for each key
 	last  atomic.Uint32 // the key that worked last
 	log   *slog.Logger
-	now   func() time.Time
 }
 
 var _ llm.Model = (*Keys)(nil)
@@ -30,7 +29,7 @@ var _ llm.Model = (*Keys)(nil)
 // entries appear in the log. It panics if there are no entries.
 func NewKeys(name string, entries []Entry, opts *Options) *Keys {
 	c := New(entries, opts)
-	return &Keys{name: name, links: c.links, log: c.log, now: c.now}
+	return &Keys{name: name, links: c.links, log: c.log}
 }
 
 // ofKey reports whether the same call may succeed with another key.
@@ -51,7 +50,7 @@ func (k *Keys) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event,
 		t := &try{yield: yield}
 		var failure error
 		for _, l := range k.order() {
-			if failure != nil && kindOf(failure).Temporary() && l.cooling(k.now()) > 0 {
+			if failure != nil && kindOf(failure).Temporary() && l.cooling(time.Now()) > 0 {
 				continue // a key that cools down would not help any sooner
 			}
 			err := t.run(ctx, l.Model, req)
@@ -66,7 +65,7 @@ func (k *Keys) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event,
 				yield(llm.Event{}, err)
 				return
 			}
-			left := l.failed(kindOf(err), afterOf(err), k.now())
+			left := l.failed(kindOf(err), afterOf(err), time.Now())
 			k.log.WarnContext(ctx, "model's key is left alone", "model", k.name, "key", l.Name,
 				"kind", kindOf(err), "after", left.Round(time.Second))
 			if failure == nil || sooner(err, failure) {
@@ -89,7 +88,7 @@ func sooner(a, b error) bool {
 // are cooling down, except the one whose cool-down ends first; that key comes last.
 func (k *Keys) order() []*link {
 	first := k.last.Load()
-	list, soonest := ready(slices.Concat(k.links[first:], k.links[:first]), k.now())
+	list, soonest := ready(slices.Concat(k.links[first:], k.links[:first]), time.Now())
 	if soonest != nil {
 		list = append(list, soonest)
 	}
