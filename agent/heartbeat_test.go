@@ -40,7 +40,7 @@ func (w *world) heartbeats() {
 
 // heartbeat returns the finder of heartbeats.
 func (w *world) heartbeat() *heartbeat.Finder {
-	return &heartbeat.Finder{DB: w.deps.DB, Inbox: w.deps.Inbox, Documents: w.deps.Documents}
+	return &heartbeat.Finder{DB: w.deps.DB, Documents: w.deps.Documents}
 }
 
 // lookAfter writes the HEARTBEAT.md of a scope.

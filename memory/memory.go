@@ -23,7 +23,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"time"
 
@@ -92,8 +91,7 @@ CREATE TABLE memory_rests ( -- numbers of scopes that are gone, and still have r
 
 // Options are the optional settings of [New].
 type Options struct {
-	Now    func() time.Time // the clock; time.Now by default
-	Logger *slog.Logger     // none by default
+	Now func() time.Time // the clock; time.Now by default
 }
 
 // A Memory holds the knowledge of all scopes. It is safe for concurrent use.
@@ -101,7 +99,6 @@ type Memory struct {
 	db  *store.DB
 	dir *os.Root // has one folder per scope
 	now func() time.Time
-	log *slog.Logger
 
 	files chan struct{} // holds a value while this Memory has the lock of the files
 }
@@ -112,10 +109,7 @@ func New(db *store.DB, dir *os.Root, opts *Options) *Memory {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Memory{
-		db: db, dir: dir, now: o.Now, files: make(chan struct{}, 1),
-		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
-	}
+	return &Memory{db: db, dir: dir, now: o.Now, files: make(chan struct{}, 1)}
 }
 
 // lockPatience is how long lock waits for another process.

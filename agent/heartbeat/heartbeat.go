@@ -20,9 +20,7 @@ import (
 // A Finder finds the heartbeats that are due. Its methods are safe for concurrent use.
 type Finder struct {
 	DB        *store.DB
-	Inbox     *bus.Inbox
 	Documents *document.Documents // nil: no heartbeats
-
 }
 
 // maxText is the longest part of HEARTBEAT.md that the model sees, in bytes.

@@ -23,7 +23,6 @@ import (
 
 // Options are the dependencies of the tool. All are required.
 type Options struct {
-	DB    *store.DB
 	Store schedule.Store
 	Now   func() time.Time
 }

@@ -39,7 +39,7 @@ func newFixture(t *testing.T) *fixture {
 	})
 	f := &fixture{T: t, db: db, store: schedule.Store{MaxJobs: 3},
 		now: time.Date(2026, 11, 21, 14, 30, 0, 0, time.UTC)} // a Saturday
-	f.tools, err = tool.NewRegistry(New(Options{DB: db, Store: f.store,
+	f.tools, err = tool.NewRegistry(New(Options{Store: f.store,
 		Now: func() time.Time { return f.now }}))
 	if err != nil {
 		t.Fatal(err)

@@ -165,7 +165,7 @@ func JobStore(cfg *config.Config) schedule.Store {
 
 // newScheduler returns the scheduler, which starts due jobs.
 func (g *Gateway) newScheduler(cfg *config.Config, inbox *bus.Inbox) *schedule.Scheduler {
-	finder := &heartbeat.Finder{DB: g.db, Inbox: inbox, Documents: g.knowledge.documents}
+	finder := &heartbeat.Finder{DB: g.db, Documents: g.knowledge.documents}
 	return schedule.New(g.db, inbox, &schedule.Options{
 		Store: JobStore(cfg), Logger: g.log, Admit: g.admitJob, Halted: policy.IsHalted,
 		Heartbeat:  compressed(cfg.Heartbeat.Every),

@@ -80,7 +80,7 @@ func openKnowledge(
 	if m.builtin, err = os.OpenRoot(builtinFolder(cfg)); err != nil {
 		return nil, errors.Join(err, m.close())
 	}
-	m.memory = memory.New(db, m.scopes, &memory.Options{Logger: log})
+	m.memory = memory.New(db, m.scopes, nil)
 	m.documents = document.New(m.shared, m.scopes, &document.Options{Logger: log})
 	m.versions = NewVersions(cfg, db, log)
 	m.skills = NewSkills(cfg, m.shared, m.scopes, log)

@@ -83,14 +83,12 @@ func (g *Gateway) withholds(text string) bool {
 
 // newOperations returns the operations of g. It can be called before g is complete. The functions
 // that it passes on use g later.
-func newOperations(
-	cfg *config.Config, g *Gateway, inbox *bus.Inbox, outbox *bus.Outbox,
-) *operations {
+func newOperations(cfg *config.Config, g *Gateway, inbox *bus.Inbox) *operations {
 	o := &operations{
-		metrics: telemetry.NewMetrics(BuildVersion(), g.sources(cfg, inbox, outbox), g.log),
+		metrics: telemetry.NewMetrics(BuildVersion(), g.sources(cfg), g.log),
 		withheld: newWithheld(func() router.Secrets { return g.secrets(g.settings.Load()) },
 			func(s router.Secrets) { g.router.SetSecrets(s) })}
-	checks := o.checks(cfg, g, inbox)
+	checks := o.checks(cfg, g)
 	if cfg.HTTP.Listen == "" {
 		return o
 	}
@@ -149,11 +147,9 @@ func newHooks(cfg *config.Config) []hooks.Hook {
 }
 
 // sources returns the sources of the metrics.
-func (g *Gateway) sources(
-	cfg *config.Config, inbox *bus.Inbox, outbox *bus.Outbox,
-) telemetry.Sources {
+func (g *Gateway) sources(cfg *config.Config) telemetry.Sources {
 	s := telemetry.Sources{
-		DB: g.db, Path: cfg.Store.Path(), Inbox: inbox, Outbox: outbox,
+		DB: g.db, Path: cfg.Store.Path(),
 		// The dispatcher does not exist yet.
 		Agent: func() agent.Stats { return g.dispatcher.Stats() },
 		DiskFree: func() (uint64, error) {
@@ -214,7 +210,7 @@ const (
 
 // checks returns the conditions for the gateway to be ready. Slow checks are probes, so that a disk
 // that hangs does not delay the answer of the server.
-func (o *operations) checks(cfg *config.Config, g *Gateway, inbox *bus.Inbox) []ops.Check {
+func (o *operations) checks(cfg *config.Config, g *Gateway) []ops.Check {
 	// probe returns the test of a new probe, which [operations.probe] runs.
 	probe := func(
 		try func(ctx context.Context) (string, error),
@@ -255,7 +251,7 @@ func (o *operations) checks(cfg *config.Config, g *Gateway, inbox *bus.Inbox) []
 			return examineDisk(fullest(cfg))
 		})},
 		ops.Check{Name: "inbox", Test: probe(func(ctx context.Context) (string, error) {
-			return g.oldest(ctx, inbox, 2*cfg.Agent.TurnTimeout)
+			return g.oldest(ctx, 2*cfg.Agent.TurnTimeout)
 		})},
 		ops.Check{Name: "sandbox", Test: func(context.Context) (string, bool) {
 			return g.toolset.describeSandbox()
@@ -335,9 +331,7 @@ func examineDisk(path string) (string, error) {
 }
 
 // oldest returns an error if a message has waited for more than longest and nobody works on it.
-func (g *Gateway) oldest(
-	ctx context.Context, inbox *bus.Inbox, longest time.Duration,
-) (string, error) {
+func (g *Gateway) oldest(ctx context.Context, longest time.Duration) (string, error) {
 	list, err := bus.WaitingSince(g.db.Read(ctx), time.Now().Add(-longest))
 	if err != nil {
 		return "", err

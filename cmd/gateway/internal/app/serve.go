@@ -182,7 +182,7 @@ func assemble(
 		Accounts: accounts, SentLog: h.sentLog, Orderly: !h.life.IsSuspect("deliveries"), Logger: log,
 	})
 	// The operations come before the secrets, because the operator's token is a secret, too.
-	g.ops = newOperations(cfg, g, inbox, outbox)
+	g.ops = newOperations(cfg, g, inbox)
 	g.ops.withheld.update()
 	g.gate.Notify(g.router, g.ops.metrics)
 	g.router.Notify(g.ops.metrics)

@@ -109,7 +109,7 @@ func newToolset(cfg *config.Config, w toolDeps, log *slog.Logger) (*toolset, err
 			Price:  cfg.Media.Images.Price, Outbox: w.outbox, Now: time.Now, Open: reach.Open,
 			Put: w.media.Put})...)
 	}
-	list = append(list, jobs.New(jobs.Options{DB: w.db, Store: JobStore(cfg), Now: time.Now}))
+	list = append(list, jobs.New(jobs.Options{Store: JobStore(cfg), Now: time.Now}))
 	list = append(list, spawn.Tools(spawn.Options{
 		DB: w.db, Inbox: w.inbox, Now: time.Now, Stop: w.stopTask})...)
 	if h.tools, err = tool.NewRegistry(list...); err != nil {

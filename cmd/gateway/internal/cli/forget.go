@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -37,7 +36,7 @@ func memoryForgetCommand(load app.Loader) *cobra.Command {
 					app.SharedFolder(r.cfg)))
 			}
 			// Without this check a typing error would look like success.
-			if err := checkKnown(cmd.Context(), r); err != nil {
+			if err := checkKnown(r); err != nil {
 				return err
 			}
 			owner, err := lastOwner(r.q, r)
@@ -199,7 +198,7 @@ func lastOwner(q store.Queryer, r memoryData) (string, error) {
 }
 
 // checkKnown returns an error if a scope has no memory, no conversation and no person.
-func checkKnown(ctx context.Context, r memoryData) error {
+func checkKnown(r memoryData) error {
 	// A person without a memory can still have an identity or conversations.
 	nothing := r.checkScope()
 	if nothing == nil {

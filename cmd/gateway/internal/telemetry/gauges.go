@@ -20,8 +20,6 @@ import (
 type Sources struct {
 	DB       *store.DB
 	Path     string // path of the database
-	Inbox    *bus.Inbox
-	Outbox   *bus.Outbox
 	Agent    func() agent.Stats
 	Accounts []Account
 	DiskFree func() (bytes uint64, err error) // on the disk of the database, or of the home if less

@@ -39,7 +39,7 @@ func newTestMetrics(t *testing.T) (*Metrics, *Sources) {
 		}
 	})
 	from := &Sources{
-		DB: db, Path: path, Inbox: bus.NewInbox(), Outbox: bus.NewOutbox(),
+		DB: db, Path: path,
 		Agent:    func() agent.Stats { return agent.Stats{Slots: 64, Used: 2, Busy: 3, Suspended: 1} },
 		DiskFree: func() (uint64, error) { return 12345, nil },
 		Reloads:  func() (int64, int64) { return 4, 1 },
@@ -123,13 +123,13 @@ func TestGauges(t *testing.T) {
 	m, from := newTestMetrics(t)
 	err := from.DB.Tx(t.Context(), func(tx *store.Tx) error {
 		for i := range 3 {
-			_, err := from.Inbox.Put(tx, bus.InboundMessage{ID: fmt.Sprint(i),
+			_, err := bus.NewInbox().Put(tx, bus.InboundMessage{ID: fmt.Sprint(i),
 				From: bus.Address{Account: "tg", Chat: "1"}}, time.Now().Add(-time.Hour))
 			if err != nil {
 				return err
 			}
 		}
-		return from.Outbox.Put(tx, bus.OutboundMessage{
+		return bus.NewOutbox().Put(tx, bus.OutboundMessage{
 			To: bus.Address{Account: "tg", Chat: "1"}}, time.Now())
 	})
 	if err != nil {
