@@ -65,16 +65,6 @@ func (s Session) Parent() Session {
 	return s
 }
 
-// Beside returns the session beside which s works. It returns the zero Session unless s is the
-// session of a run, or of a sub-agent of one.
-func (s Session) Beside() Session {
-	if s.Run == 0 {
-		return Session{}
-	}
-	s.Run, s.Task = 0, ""
-	return s
-}
-
 // Root returns the conversation to which s belongs.
 func (s Session) Root() Session {
 	s.Job, s.Hook, s.Run, s.Task = 0, "", 0, ""

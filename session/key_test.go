@@ -17,26 +17,26 @@ func TestKey(t *testing.T) {
 	for _, tt := range []struct {
 		key                Key
 		name               string
-		parent, beside     Key
+		parent             Key
 		background, worker bool // worker: it descends from chat
 	}{
-		{chat, "telegram/-5/7", none, none, false, false},
-		{hash, "telegram/-5/#7", none, none, false, false},
-		{hash.OfTask("1"), "telegram/-5/#7#1", hash, none, false, false},
-		{chat.OfTask("1-a"), "telegram/-5/7#1-a", chat, none, false, true},
-		{chat.OfJob(3), "telegram/-5/7#@job-3", none, none, true, true},
-		{chat.OfHook("run-x"), "telegram/-5/7#@hook-run-x", none, none, true, true},
-		{chat.OfRun(3), "telegram/-5/7#@run-3", none, chat, true, true},
-		{chat.OfJob(3).OfTask("a"), "telegram/-5/7#@job-3#a", chat.OfJob(3), none, true, true},
-		{chat.OfHook("x").OfTask("a"), "telegram/-5/7#@hook-x#a", chat.OfHook("x"), none, true, true},
-		{chat.OfRun(3).OfTask("a"), "telegram/-5/7#@run-3#a", chat.OfRun(3), chat, true, true},
-		{chat.OfJob(5).OfRun(3), "telegram/-5/7#@job-5#@run-3", none, chat.OfJob(5), true, true},
-		{member, "telegram/-5/7#@speaker-49@lid", none, none, false, false},
-		{member.OfTask("a"), "telegram/-5/7#@speaker-49@lid#a", member, none, false, false},
-		{member.OfRun(3), "telegram/-5/7#@speaker-49@lid#@run-3", none, member, true, false},
-		{person, "@person-12", none, none, false, false},
-		{person.OfTask("a"), "@person-12#a", person, none, false, false},
-		{KeyOf(bus.Address{Account: "telegram", Chat: "-5", Thread: "78"}), "telegram/-5/78", none, none,
+		{chat, "telegram/-5/7", none, false, false},
+		{hash, "telegram/-5/#7", none, false, false},
+		{hash.OfTask("1"), "telegram/-5/#7#1", hash, false, false},
+		{chat.OfTask("1-a"), "telegram/-5/7#1-a", chat, false, true},
+		{chat.OfJob(3), "telegram/-5/7#@job-3", none, true, true},
+		{chat.OfHook("run-x"), "telegram/-5/7#@hook-run-x", none, true, true},
+		{chat.OfRun(3), "telegram/-5/7#@run-3", none, true, true},
+		{chat.OfJob(3).OfTask("a"), "telegram/-5/7#@job-3#a", chat.OfJob(3), true, true},
+		{chat.OfHook("x").OfTask("a"), "telegram/-5/7#@hook-x#a", chat.OfHook("x"), true, true},
+		{chat.OfRun(3).OfTask("a"), "telegram/-5/7#@run-3#a", chat.OfRun(3), true, true},
+		{chat.OfJob(5).OfRun(3), "telegram/-5/7#@job-5#@run-3", none, true, true},
+		{member, "telegram/-5/7#@speaker-49@lid", none, false, false},
+		{member.OfTask("a"), "telegram/-5/7#@speaker-49@lid#a", member, false, false},
+		{member.OfRun(3), "telegram/-5/7#@speaker-49@lid#@run-3", none, true, false},
+		{person, "@person-12", none, false, false},
+		{person.OfTask("a"), "@person-12#a", person, false, false},
+		{KeyOf(bus.Address{Account: "telegram", Chat: "-5", Thread: "78"}), "telegram/-5/78", none,
 			false, false},
 	} {
 		if got := tt.key.String(); got != tt.name {
@@ -55,9 +55,6 @@ func TestKey(t *testing.T) {
 		}
 		if got := tt.key.Parent(); got != tt.parent {
 			t.Errorf("parent of %s = %q, want %q", tt.key, got, tt.parent)
-		}
-		if got := tt.key.Beside(); got != tt.beside {
-			t.Errorf("%s works beside %q, want %q", tt.key, got, tt.beside)
 		}
 		if got := tt.key.Background(); got != tt.background {
 			t.Errorf("%s is in the background: %t, want %t", tt.key, got, tt.background)

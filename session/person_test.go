@@ -54,7 +54,7 @@ func TestPersonsChats(t *testing.T) {
 	f.must(f.tx(func(tx *store.Tx) error {
 		_, err := tx.Exec("UPDATE turns SET address = 'x' WHERE id = $1", turn.ID)
 		if err == nil {
-			err = RepairAddress(tx, turn.ID)
+			err = repairAddress(tx, turn.ID)
 		}
 		return err
 	}))

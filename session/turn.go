@@ -204,10 +204,10 @@ func visit(tx *store.Tx, t *Turn, now time.Time) (before memory.Scope, err error
 	return before, nil
 }
 
-// RepairAddress replaces the unreadable address of a turn by the address of its session. The
-// conversation of a person has no address, so there RepairAddress takes the chat in which the
+// repairAddress replaces the unreadable address of a turn by the address of its session. The
+// conversation of a person has no address, so there repairAddress takes the chat in which the
 // person wrote last.
-func RepairAddress(tx *store.Tx, id int64) error {
+func repairAddress(tx *store.Tx, id int64) error {
 	var a bus.Address
 	err := tx.QueryRow(`SELECT c.account, c.chat, c.thread FROM sessions s
 		JOIN sessions c ON c.key = s.key OR s.person <> 0 AND c.scope = s.scope
@@ -224,16 +224,16 @@ func RepairAddress(tx *store.Tx, id int64) error {
 }
 
 // RunningTurns returns the turns that have not ended, in order. If nothing else fails, its error
-// holds a [store.RowError] for each turn that can't be read: see [RepairAddress].
+// holds a [store.RowError] for each turn that can't be read: see repairAddress.
 func RunningTurns(q store.Queryer) ([]Turn, error) {
 	return turns(q, selectTurns+"WHERE t.state = 'running' ORDER BY t.id")
 }
 
 // RepairRunning returns the turns that have not ended, like [RunningTurns]. It mends those
-// that can't be read first: see [RepairAddress].
+// that can't be read first: see repairAddress.
 func RepairRunning(ctx context.Context, db *store.DB, log *slog.Logger) ([]Turn, error) {
 	list, err := RunningTurns(db.Read(ctx))
-	n, err := db.RepairRows(ctx, log, err, RepairAddress)
+	n, err := db.RepairRows(ctx, log, err, repairAddress)
 	if err != nil || n == 0 {
 		return list, err
 	}

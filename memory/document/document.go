@@ -108,12 +108,11 @@ func New(shared, scopes *os.Root, o *Options) *Documents {
 // A Doc is a document in the form for the prompt. If the file does not exist, Text and
 // Problem are "".
 type Doc struct {
-	Name      string
-	Text      string // valid UTF-8 without white space around it; the beginning if it is long
-	Hash      string // of the whole file, as [hash] makes it; "" if it isn't there or can't be read
-	Template  bool   // an unchanged template of the gateway; see [View.Shared]
-	Truncated bool   // Text was cut and ends with a notice
-	Problem   string // why it can't be read, for the agent and for people; or ""
+	Name     string
+	Text     string // valid UTF-8 without white space around it; the beginning if it is long
+	Hash     string // of the whole file, as [hash] makes it; "" if it isn't there or can't be read
+	Template bool   // an unchanged template of the gateway; see [View.Shared]
+	Problem  string // why it can't be read, for the agent and for people; or ""
 }
 
 // Prompt returns the document's text for the prompt, or a notice if the document can't be

@@ -79,10 +79,10 @@ func TestRead(t *testing.T) {
 		{"at the limit", strings.Repeat("x", 40), Doc{Text: strings.Repeat("x", 40)}},
 		{"long", strings.Repeat("0123456789\n", 5), Doc{
 			Text: "0123456789\n0123456789\n0123456789\n[… 22 more bytes of USER.md are left out: " +
-				"it is too long. Condense it, and keep what matters.]", Truncated: true}},
+				"it is too long. Condense it, and keep what matters.]"}},
 		{"long line", strings.Repeat("ä", 30), Doc{
 			Text: strings.Repeat("ä", 20) + "\n[… 20 more bytes of USER.md are left out: " +
-				"it is too long. Condense it, and keep what matters.]", Truncated: true}},
+				"it is too long. Condense it, and keep what matters.]"}},
 	}
 	f := newFixture(t, &Options{MaxTokens: 10})
 	for _, tt := range tests {

@@ -232,7 +232,7 @@ func (d *Documents) parse(k key, data []byte) Doc {
 		return doc
 	}
 	doc.Template = isTemplate(text)
-	doc.Text, doc.Truncated = clip(k.name, text, d.opts.MaxTokens*bytesPerToken)
+	doc.Text = clip(k.name, text, d.opts.MaxTokens*bytesPerToken)
 	return doc
 }
 
@@ -256,9 +256,9 @@ func decode(data []byte) (string, bool) {
 
 // clip returns a text of at most most bytes. A longer text is cut at the end of a line, if
 // possible, and gets a notice.
-func clip(name, text string, most int) (string, bool) {
+func clip(name, text string, most int) string {
 	if len(text) <= most {
-		return text, false
+		return text
 	}
 	cut := text[:most]
 	for !utf8.RuneStart(text[len(cut)]) {
@@ -269,7 +269,7 @@ func clip(name, text string, most int) (string, bool) {
 	}
 	notice := fmt.Sprintf("\n[… %d more bytes of %s are left out: it is too long. "+
 		"Condense it, and keep what matters.]", len(text)-len(cut), name)
-	return strings.TrimRight(cut, " \n") + notice, true
+	return strings.TrimRight(cut, " \n") + notice
 }
 
 func (d *Documents) recall(k key) (cached, bool) {

@@ -54,7 +54,7 @@ func orDefault(doc Doc) Doc {
 	if text == "" || doc.Problem != "" || doc.Hash != "" && !doc.Template {
 		return doc
 	}
-	doc.Text, doc.Template, doc.Truncated = text, false, false
+	doc.Text, doc.Template = text, false
 	return doc
 }
 

@@ -173,15 +173,6 @@ func (t *Tree) Show(ctx context.Context, id string) (string, error) {
 	return text + "\n" + changes, err
 }
 
-// Diff returns the changes of a version as a unified diff.
-func (t *Tree) Diff(ctx context.Context, id string) (string, error) {
-	f, err := t.find(ctx, id)
-	if err != nil {
-		return "", err
-	}
-	return diff(f.before, f.after)
-}
-
 // Undo reverts the changes of a version, keeps later changes, and records the result.
 // Unrecorded changes of the files are recorded first, as a version of their own. Undo
 // returns the zero Version if nothing of the change is left. If the same lines were

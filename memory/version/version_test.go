@@ -131,10 +131,11 @@ func TestCommitAndLog(t *testing.T) {
 	}
 	want := "--- a/USER.md\n+++ b/USER.md\n@@ -1 +1,2 @@\n Ann\n+likes tea\n" +
 		"--- a/skills/x/SKILL.md\n+++ /dev/null\n@@ -1 +0,0 @@\n-do it\n"
-	if got, err := h.Diff(t.Context(), second.ID[:6]); err != nil || got != want {
-		t.Errorf("Diff = %q, %v\nwant %q", got, err, want)
+	got, err := h.Show(t.Context(), second.ID[:6])
+	if _, changes, _ := strings.Cut(got, "by hand\n\n"); err != nil || changes != want {
+		t.Errorf("Show = %q, %v\nwant the changes %q", got, err, want)
 	}
-	got, err := h.Show(t.Context(), strings.ToUpper(first.ID[:8]))
+	got, err = h.Show(t.Context(), strings.ToUpper(first.ID[:8]))
 	for _, part := range []string{first.ID, "by Dream", "    learned a name", "    and a skill",
 		"+++ b/USER.md", "--- /dev/null", "+Ann"} {
 		if err != nil || !strings.Contains(got, part) {
@@ -342,8 +343,8 @@ func TestUnreadable(t *testing.T) {
 	h.write("a", strings.Repeat("x", maxFile+1))
 	h.write("b", "2\n")
 	v := h.commit("x", "second")
-	if got, err := h.Diff(t.Context(), v.ID); err != nil || strings.Contains(got, "a/a") {
-		t.Errorf("Diff = %.200q, %v", got, err)
+	if got, err := h.Show(t.Context(), v.ID); err != nil || strings.Contains(got, "a/a") {
+		t.Errorf("Show = %.200q, %v", got, err)
 	}
 }
 

@@ -21,12 +21,12 @@ const MaxCalls = 512
 // ErrManyCalls reports an answer that exceeds MaxCalls.
 var ErrManyCalls = fmt.Errorf("the answer has more than %d tool calls", MaxCalls)
 
-// idLen is the length in characters of ids from [NewID]. Mistral accepts only this length, and all
+// idLen is the length in characters of ids from newID. Mistral accepts only this length, and all
 // other providers accept it too.
 const idLen = 9
 
-// NewID returns a new id for a tool call.
-func NewID() string { return rand.Text()[:idLen] }
+// newID returns a new id for a tool call.
+func newID() string { return rand.Text()[:idLen] }
 
 // SetIDs gives a new id to each call that has none, or the id of another call in the conversation.
 // Results refer to calls by their ids, and some providers number the calls of each answer anew.
@@ -42,7 +42,7 @@ func SetIDs(calls []llm.ToolCall, conversation []llm.Message) {
 	}
 	for i := range calls {
 		for used[calls[i].ID] {
-			calls[i].ID = NewID()
+			calls[i].ID = newID()
 		}
 		used[calls[i].ID] = true
 	}

@@ -104,9 +104,8 @@ type State struct {
 	Name    string
 	State   string // Connected, Starting, Idle or Waiting
 	Tools   int
-	Refused []string  // tools that are left out and why
-	Error   string    // why the last attempt or connection ended, or ""; no secrets
-	Since   time.Time // when the state began
+	Refused []string // tools that are left out and why
+	Error   string   // why the last attempt or connection ended, or ""; no secrets
 
 	// Held describes changes of the tools that the agent does not see until somebody agrees to
 	// them. It quotes the server's descriptions. Code identifies all of them together.

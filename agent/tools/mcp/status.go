@@ -40,7 +40,7 @@ type attempts struct {
 func newStatus(s Server, o *Options) *status {
 	return &status{
 		idle: o.Idle, process: s.URL == "", now: o.Now, wanted: make(chan struct{}, 1),
-		state:  State{Name: s.Name, State: Starting, Since: o.Now()},
+		state:  State{Name: s.Name, State: Starting},
 		change: make(chan struct{}),
 	}
 }
@@ -57,9 +57,7 @@ func (s *status) update(change func()) {
 // set sets the state. It must be called within update. In the state Starting, the previous
 // error stays visible.
 func (s *status) set(state, problem string) {
-	if state != s.state.State {
-		s.state.State, s.state.Since = state, s.now()
-	}
+	s.state.State = state
 	if state != Starting {
 		s.state.Error = problem
 	}

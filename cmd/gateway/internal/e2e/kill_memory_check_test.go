@@ -226,7 +226,7 @@ func (k *memoryTrial) checkVersions(db *store.DB, scope memory.Scope, dreamed in
 	if v.ID == "" {
 		return // the newest version equals the documents
 	}
-	if diff, err := tree.Diff(k.t.Context(), v.ID); strings.Contains(diff, document.Memory) {
+	if diff, err := tree.Show(k.t.Context(), v.ID); strings.Contains(diff, document.Memory) {
 		k.t.Errorf("the newest version of %s is not as MEMORY.md, %v:\n%s", scope, err, diff)
 	}
 }
