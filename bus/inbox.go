@@ -125,10 +125,10 @@ func (in *Inbox) Outcomes(q store.Queryer, parent Session) (list []Received, err
 		parent.String())
 }
 
-// TaskID returns the ID of the message that carries a task of the session parent.
+// TaskID returns the ID of the message that gives a sub-agent the task id of the session parent.
 func TaskID(parent Session, id string) string { return "task:" + parent.String() + ":" + id }
 
-// OutcomeID returns the ID of the message that carries the outcome of that task.
+// OutcomeID returns the ID of the message that reports the outcome of the task id to parent.
 func OutcomeID(parent Session, id string) string {
 	return "outcome:" + parent.String() + ":" + id
 }

@@ -38,8 +38,8 @@ func PruneArchived(
 	}.Step(tx, before, after)
 }
 
-// PruneTurns deletes turns that ended before a time and have no messages left, in the same way. The
-// rows of sessions stay.
+// PruneTurns deletes turns that ended before a time and have no messages left, among the next rows
+// after an id. See [store.Pruning.Step]. The rows of sessions stay.
 func PruneTurns(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
 	return store.Pruning{Table: "turns", Time: "updated_ms", Changing: true,
 		Over: "state <> 'running' AND id < COALESCE((SELECT m.turn FROM messages m " +

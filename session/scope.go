@@ -26,9 +26,10 @@ func ReadSummary(q store.Queryer, key Key) (s Summary, err error) {
 	return s, store.Wrap(store.Optional(err), "session: read %s", key)
 }
 
-// Compact moves the start of a session from before.Start to the message with the id to, and stores
-// now as its summary. It changes nothing and returns false if the start or the scope has changed
-// since before was read, or if the session was erased.
+// Compact moves the start of a session from before.Start to the message with the id to. It stores
+// text as the summary of the session, and from as the cursor of the oldest history entry in it.
+// Compact changes nothing and returns false if the start or the scope has changed since before was
+// read, or if the session was erased.
 func Compact(
 	tx *store.Tx, key Key, before Summary, to int64, text string, from int64,
 ) (bool, error) {

@@ -42,8 +42,8 @@ type Turn struct {
 	Answers  int     // number of messages that it sent
 	Tokens   int     // tokens used, in all attempts
 	Cost     float64 // of those tokens, in dollars
-	Number   int     // its number in the session, from 1; set by Begin
-	First    bool    // whether Number is 1; set by Begin
+	Number   int     // its number in the session, from 1; set by [BeginTurn]
+	First    bool    // whether Number is 1; set by [BeginTurn]
 
 	Scope memory.Scope // scope of the memory that it uses; "": none
 	Moved memory.Scope // scope of the session before this turn; "": the same
@@ -224,13 +224,13 @@ func repairAddress(tx *store.Tx, id int64) error {
 }
 
 // RunningTurns returns the turns that have not ended, in order. If nothing else fails, its error
-// holds a [store.RowError] for each turn that can't be read: see repairAddress.
+// holds a [store.RowError] for each turn that can't be read.
 func RunningTurns(q store.Queryer) ([]Turn, error) {
 	return turns(q, selectTurns+"WHERE t.state = 'running' ORDER BY t.id")
 }
 
-// RepairRunning returns the turns that have not ended, like [RunningTurns]. It mends those
-// that can't be read first: see repairAddress.
+// RepairRunning returns the turns that have not ended, in order. First it gives each turn whose
+// address can't be read the address of its session.
 func RepairRunning(ctx context.Context, db *store.DB, log *slog.Logger) ([]Turn, error) {
 	list, err := RunningTurns(db.Read(ctx))
 	n, err := db.RepairRows(ctx, log, err, repairAddress)
