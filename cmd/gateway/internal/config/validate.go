@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -167,6 +168,12 @@ func (v validator) findCycles() {
 // TimeOfDay is the form of a time of day, for [time.Parse].
 const TimeOfDay = "15:04"
 
+// channelTypes returns the types of channels, which the tag of their key lists.
+func channelTypes() []string {
+	field, _ := reflect.TypeFor[Channel]().FieldByName("Type")
+	return strings.Fields(field.Tag.Get("allowed"))
+}
+
 // validateChannel reports the mistakes in [channels.NAME]. tokens has the tokens of the accounts
 // before it: two accounts with one token would take messages from each other.
 func (v validator) validateChannel(name string, ch Channel, tokens map[string]string) {
@@ -174,19 +181,18 @@ func (v validator) validateChannel(name string, ch Channel, tokens map[string]st
 	if _, err := time.Parse(TimeOfDay, ch.SessionReset); err != nil && ch.SessionReset != "" {
 		v.report(path("session_reset"), `want a time of day such as "04:00", or "" for never`)
 	}
-	switch ch.Type {
-	case "terminal":
+	if types := channelTypes(); !slices.Contains(types, ch.Type) {
+		v.report(path("type"), fmt.Sprintf("want %s; without a type the name counts, and %q is none",
+			oneOf(types), ch.Type))
+		return
+	}
+	if ch.Type == "terminal" {
 		if name != "terminal" {
 			v.report(path("type"), `the terminal has the name "terminal", and there is only one`)
 		}
 		if ch.Access != "open" {
 			v.report(path("access"), "a terminal is always open")
 		}
-		return
-	case "telegram", "discord", "whatsapp":
-	default:
-		v.report(path("type"), fmt.Sprintf("want telegram, discord, whatsapp or terminal; "+
-			"without a type the name counts, and %q is none", ch.Type))
 		return
 	}
 	if ch.APIURL != "" && !isHTTP(ch.APIURL) {
