@@ -81,7 +81,7 @@ func (c *Calls) Ask(
 		return nil, err
 	}
 	defer hold.Release()
-	ctx, seen := c.Watch(ctx, observe.ModelBegin{Model: m.ID, Notes: true})
+	ctx, seen := c.Watch(ctx, m.ID)
 	defer func() { seen.End(resp, err) }()
 	answer := 0
 	for ev, err := range m.Stream(ctx, req) {
@@ -251,12 +251,10 @@ type Watch struct {
 	ended func(observe.ModelEnd)
 }
 
-// Watch tells the Observer that a model call begins.
-func (c *Calls) Watch(
-	ctx context.Context, b observe.ModelBegin,
-) (context.Context, *Watch) {
+// Watch tells the Observer that a call of a model, by its name in the price list, begins.
+func (c *Calls) Watch(ctx context.Context, model string) (context.Context, *Watch) {
 	w := &Watch{calls: c, began: c.Now()}
-	ctx, w.ended = c.Observer.Model(ctx, b)
+	ctx, w.ended = c.Observer.Model(ctx, model)
 	return ctx, w
 }
 

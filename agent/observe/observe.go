@@ -17,35 +17,24 @@ type Observer interface {
 	// Turn is called when a turn begins or resumes.
 	Turn(ctx context.Context, t TurnBegin) (context.Context, func(TurnEnd))
 
-	// Model is called when a model call begins, in a turn or in background work.
-	Model(ctx context.Context, m ModelBegin) (context.Context, func(ModelEnd))
+	// Model is called when a model call begins, in a turn or in background work. model is the model
+	// that is called first, by its name in the price list.
+	Model(ctx context.Context, model string) (context.Context, func(ModelEnd))
 
-	// Tool is called when a tool call begins.
-	Tool(ctx context.Context, c ToolBegin) (context.Context, func(ToolEnd))
+	// Tool is called when a call of the tool with the given name begins.
+	Tool(ctx context.Context, name string) (context.Context, func(ToolEnd))
 }
 
 // A TurnBegin describes a turn that begins or resumes.
 type TurnBegin struct {
-	Session session.Key
-	Turn    int64          // 0 for a new turn
-	Account string         // of the conversation
-	Kind    bus.OriginKind // of the first message; unknown for a resumed turn
-	Attempt int            // 0 for a new turn
-	Waited  time.Duration  // time since the first message was accepted; 0 for a resumed turn
+	Kind   bus.OriginKind // of the first message; unknown for a resumed turn
+	Waited time.Duration  // time since the first message was accepted; 0 for a resumed turn
 }
 
 // A TurnEnd describes how a turn ended.
 type TurnEnd struct {
-	Turn   int64
-	State  session.State // [session.Running] if the turn is suspended or left to the next process
-	Rounds int           // model calls that used tools
-	Err    error         // error of the store
-}
-
-// A ModelBegin describes a model call that begins.
-type ModelBegin struct {
-	Model string // the model that is called first, by its name in the price list
-	Notes bool   // the call is not part of a turn, such as a summary
+	State session.State // [session.Running] if the turn is suspended or left to the next process
+	Err   error         // error of the store
 }
 
 // A ModelEnd describes how a model call ended.
@@ -56,9 +45,6 @@ type ModelEnd struct {
 	First time.Duration // time until the first event; 0: no event
 	Err   error
 }
-
-// A ToolBegin describes a tool call that begins.
-type ToolBegin struct{ Name, ID string }
 
 // A ToolEnd describes how a tool call ended.
 type ToolEnd struct {
@@ -76,11 +62,11 @@ func (Noop) Turn(ctx context.Context, _ TurnBegin) (context.Context, func(TurnEn
 }
 
 // Model implements [Observer].
-func (Noop) Model(ctx context.Context, _ ModelBegin) (context.Context, func(ModelEnd)) {
+func (Noop) Model(ctx context.Context, _ string) (context.Context, func(ModelEnd)) {
 	return ctx, func(ModelEnd) {}
 }
 
 // Tool implements [Observer].
-func (Noop) Tool(ctx context.Context, _ ToolBegin) (context.Context, func(ToolEnd)) {
+func (Noop) Tool(ctx context.Context, _ string) (context.Context, func(ToolEnd)) {
 	return ctx, func(ToolEnd) {}
 }

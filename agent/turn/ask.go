@@ -10,7 +10,6 @@ import (
 	"gateway/agent/activity"
 	"gateway/agent/budget"
 	"gateway/agent/llm"
-	"gateway/agent/observe"
 	"gateway/agent/prompt"
 	"gateway/bus"
 )
@@ -44,7 +43,7 @@ func (t *modelCaller) ask(ctx context.Context) (resp *llm.Response, err error) {
 		return nil, err
 	}
 	defer t.release(hold)
-	ctx, seen := t.env.Calls.Watch(ctx, observe.ModelBegin{Model: t.settings.ModelID})
+	ctx, seen := t.env.Calls.Watch(ctx, t.settings.ModelID)
 	defer func() { seen.End(resp, err) }()
 	var text strings.Builder
 	text.WriteString(t.partial)

@@ -179,8 +179,7 @@ func (t *turn) logger() *slog.Logger {
 func (t *runner) observe(
 	ctx context.Context, batch []bus.Received,
 ) (context.Context, func(observe.TurnEnd)) {
-	b := observe.TurnBegin{Session: t.Session, Turn: t.ID, Account: t.Address.Account,
-		Attempt: t.Attempts}
+	var b observe.TurnBegin
 	if len(batch) > 0 {
 		b.Waited = t.began.Sub(batch[0].At)
 		b.Kind = batch[0].Message.Origin.Kind
@@ -190,7 +189,7 @@ func (t *runner) observe(
 
 // ending describes how t has ended.
 func (t *runner) ending(err error) observe.TurnEnd {
-	e := observe.TurnEnd{Turn: t.ID, State: t.ended, Rounds: t.rounds}
+	e := observe.TurnEnd{State: t.ended}
 	switch {
 	case errors.Is(err, errSuspended), errors.Is(err, errDraining), errors.Is(err, ErrGone):
 	case errors.Is(err, session.ErrEnded):

@@ -19,7 +19,6 @@ import (
 	"gateway/agent/attachment"
 	"gateway/agent/background"
 	"gateway/agent/llm"
-	"gateway/agent/observe"
 	"gateway/agent/policy"
 	"gateway/agent/prompt"
 	"gateway/agent/question"
@@ -225,7 +224,7 @@ func (t *toolRound) call(
 		return callResult{}, false
 	}
 	start := t.env.Now()
-	ctx, ended := t.env.Calls.Observer.Tool(ctx, observe.ToolBegin{Name: c.Name, ID: c.ID})
+	ctx, ended := t.env.Calls.Observer.Tool(ctx, c.Name)
 	d, err := t.runTool(ctx, c, granted)
 	ended(t.toolEnd(c, d, err))
 	if err != nil && context.Cause(ctx) == context.Canceled {

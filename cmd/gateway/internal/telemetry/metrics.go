@@ -5,6 +5,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -135,14 +136,11 @@ func (m *Metrics) Turn(
 
 // Model implements [observe.Observer].
 func (m *Metrics) Model(
-	ctx context.Context, b observe.ModelBegin,
+	ctx context.Context, first string,
 ) (context.Context, func(observe.ModelEnd)) {
 	began := time.Now()
 	return ctx, func(e observe.ModelEnd) {
-		model := e.Model
-		if model == "" {
-			model = b.Model
-		}
+		model := cmp.Or(e.Model, first)
 		m.models.WithLabelValues(model, outcomeOf(e.Err)).Inc()
 		m.modelTime.WithLabelValues(model).Observe(time.Since(began).Seconds())
 		if e.First > 0 {
@@ -158,13 +156,13 @@ func (m *Metrics) Model(
 
 // Tool implements [observe.Observer].
 func (m *Metrics) Tool(
-	ctx context.Context, t observe.ToolBegin,
+	ctx context.Context, name string,
 ) (context.Context, func(observe.ToolEnd)) {
 	began := time.Now()
 	return ctx, func(e observe.ToolEnd) {
 		tool, outcome := unknownTool, outcomeOf(e.Err)
 		if e.Known {
-			tool = m.toolLabel(t.Name)
+			tool = m.toolLabel(name)
 		}
 		if e.Waits {
 			outcome = waits

@@ -18,12 +18,9 @@ import (
 	"gateway/agent/llm"
 	"gateway/agent/observe"
 	"gateway/bus"
-	"gateway/bus/bustest"
 	"gateway/session"
 	"gateway/store"
 )
-
-var named = bustest.Session
 
 // newTestMetrics returns metrics of a gateway with a database and one account.
 func newTestMetrics(t *testing.T) (*Metrics, *Sources) {
@@ -85,7 +82,7 @@ func has(t *testing.T, text string, lines ...string) {
 func TestObserved(t *testing.T) {
 	m, _ := newTestMetrics(t)
 	aTurn(t.Context(), m)
-	_, end := m.Tool(t.Context(), observe.ToolBegin{Name: "exec"})
+	_, end := m.Tool(t.Context(), "exec")
 	end(observe.ToolEnd{Known: true, Err: context.Canceled})
 	has(t, scrape(t, m),
 		`gateway_turns_total{kind="hook",outcome="failed"} 1`,
@@ -108,7 +105,7 @@ func TestObserved(t *testing.T) {
 // Negative numbers, which a model server may report, are not counted and don't end the turn.
 func TestNegativeUsage(t *testing.T) {
 	m, _ := newTestMetrics(t)
-	_, end := m.Model(t.Context(), observe.ModelBegin{Model: "main"})
+	_, end := m.Model(t.Context(), "main")
 	end(observe.ModelEnd{Cost: -1, Usage: llm.Usage{Input: -1, Cached: -1, Output: -1}})
 	end(observe.ModelEnd{Cost: 2, Usage: llm.Usage{Input: 3, Output: -4}})
 	has(t, scrape(t, m),
@@ -208,9 +205,9 @@ func TestBounded(t *testing.T) {
 		from := bus.Address{Account: "tg", Chat: fmt.Sprint(i)}
 		m.Admitted([]bus.InboundMessage{{ID: "1", From: from, Sender: bus.Sender{ID: fmt.Sprint(i)}}})
 		m.Delivered(bus.OutboundMessage{To: from, Answers: []string{"1"}})
-		_, end := m.Turn(t.Context(), observe.TurnBegin{Account: "tg"})
-		end(observe.TurnEnd{Turn: int64(i)})
-		_, endTool := m.Tool(t.Context(), observe.ToolBegin{Name: fmt.Sprintf("made_up_%d", i)})
+		_, end := m.Turn(t.Context(), observe.TurnBegin{})
+		end(observe.TurnEnd{})
+		_, endTool := m.Tool(t.Context(), fmt.Sprintf("made_up_%d", i))
 		endTool(observe.ToolEnd{})
 	}
 	use(0)
@@ -222,7 +219,7 @@ func TestBounded(t *testing.T) {
 		t.Errorf("%d lines after 3,000 chats, %d after one", after, before)
 	}
 	for i := range 3000 { // a server that has other tools each time
-		_, end := m.Tool(t.Context(), observe.ToolBegin{Name: fmt.Sprintf("mcp_x_%d", i)})
+		_, end := m.Tool(t.Context(), fmt.Sprintf("mcp_x_%d", i))
 		end(observe.ToolEnd{Known: true})
 	}
 	m.mu.Lock()
@@ -261,19 +258,18 @@ func TestLatency(t *testing.T) {
 // aTurn reports to an observer a turn with two model calls and three tool calls. It returns the
 // context of the turn.
 func aTurn(ctx context.Context, o observe.Observer) context.Context {
-	ctx, endTurn := o.Turn(ctx, observe.TurnBegin{Session: named("telegram/7"), Account: "telegram",
-		Kind: bus.Hook, Waited: 1500 * time.Millisecond})
-	_, endModel := o.Model(ctx, observe.ModelBegin{Model: "main"})
+	ctx, endTurn := o.Turn(ctx, observe.TurnBegin{Kind: bus.Hook, Waited: 1500 * time.Millisecond})
+	_, endModel := o.Model(ctx, "main")
 	endModel(observe.ModelEnd{Model: "spare", First: time.Second, Cost: 0.25,
 		Usage: llm.Usage{Input: 100, Cached: 60, Output: 20}})
-	_, endTool := o.Tool(ctx, observe.ToolBegin{Name: "exec", ID: "c1"})
+	_, endTool := o.Tool(ctx, "exec")
 	endTool(observe.ToolEnd{Known: true})
-	_, endTool = o.Tool(ctx, observe.ToolBegin{Name: "what the model says", ID: "c2"})
+	_, endTool = o.Tool(ctx, "what the model says")
 	endTool(observe.ToolEnd{Err: errors.New("there is no tool of a secret name")})
-	_, endTool = o.Tool(ctx, observe.ToolBegin{Name: "ask", ID: "c3"})
+	_, endTool = o.Tool(ctx, "ask")
 	endTool(observe.ToolEnd{Known: true, Waits: true})
-	_, endModel = o.Model(ctx, observe.ModelBegin{Model: "main", Notes: true})
+	_, endModel = o.Model(ctx, "main")
 	endModel(observe.ModelEnd{Err: &llm.Error{Kind: llm.Overloaded, Model: "main"}})
-	endTurn(observe.TurnEnd{Turn: 5, State: session.Failed, Rounds: 1})
+	endTurn(observe.TurnEnd{State: session.Failed})
 	return ctx
 }
