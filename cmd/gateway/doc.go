@@ -171,7 +171,8 @@
 //	store, store/fault    database, leases; ends the process at chosen points, in test builds
 //	store/atomicfile      replaces files atomically; store/plainjson encodes JSON for people
 //	                      and models; store/plaintext shortens texts
-//	agent/llm             the interface of models; below it openai, demo, failover
+//	agent/llm             the interface of models; below it openai and anthropic, which share wire,
+//	                      demo, and failover
 //	bus                   messages, inbox, outbox, live progress
 //	session               transcripts and turns
 //	agent/tool            the interface of tools; agent/tools contains the tools
@@ -197,7 +198,8 @@
 //	                      measures voice messages
 //	agent/speech          makes voice notes of answers
 //	agent/voice           transcribes voice messages, and decides whether they are commands
-//	agent/activity        describes running tools in a few words
+//	agent/activity        describes running tools in a few words; agent/suggest finds the name that
+//	                      somebody has mistyped
 //	agent/heartbeat       finds the people and groups that need a heartbeat
 //	agent/turn            runs one turn
 //	agent/pool            the active sessions: each has a worker or a suspended turn
@@ -210,5 +212,8 @@
 //	channels/markup       Markdown for each platform, and splitting
 //	channels/telegram     and discord, whatsapp, terminal: a platform each
 //	cmd/gateway           the program; below internal: app builds and runs the gateway, cli is
-//	                      the command line, config the configuration
+//	                      the command line, config the configuration, setup asks for it, service
+//	                      installs the gateway with systemd or launchd, display formats output;
+//	                      e2e tests the running gateway, checks tests the code and the docs
+//	deploy                files for operators; below it bench measures, sbom lists the libraries
 package main

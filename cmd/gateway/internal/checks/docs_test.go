@@ -1,7 +1,11 @@
 package checks
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -23,6 +27,8 @@ var (
 
 	toolRow  = regexp.MustCompile("(?m)^\\| (`[^|]*`) \\|.*\\| (?:guest|user) \\|$")
 	toolName = regexp.MustCompile("`(\\w+)`")
+
+	codeName = regexp.MustCompile("`([\\w./]+)`")
 
 	inlineCommand = regexp.MustCompile("`(gateway\\s[^`]+)`")
 )
@@ -111,6 +117,56 @@ func TestToolTable(t *testing.T) {
 	slices.Sort(listed)
 	if !slices.Equal(listed, names) {
 		t.Errorf("docs/tools.md lists\n%q, and the tools are\n%q", listed, names)
+	}
+}
+
+// otherNames has words of the pages for developers that are no names of Go code.
+var otherNames = map[string]bool{"defaults.toml": true, "testing/synctest": true, "chores": true,
+	"mcp_NAME_TOOL": true}
+
+// TestNames checks that what the pages for developers name is declared or used in Go code, a file
+// or a folder.
+func TestNames(t *testing.T) {
+	words := make(map[string]bool)
+	for file, text := range goFiles(t, func(string) bool { return true }) {
+		words[filepath.Base(file)], words[filepath.Base(filepath.Dir(file))] = true, true
+		f, err := parser.ParseFile(token.NewFileSet(), file, text, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				words[n.Name.Name] = true
+			case *ast.TypeSpec:
+				words[n.Name.Name] = true
+			case *ast.SelectorExpr:
+				words[n.Sel.Name] = true
+			case *ast.Field:
+				for _, name := range n.Names {
+					words[name.Name] = true
+				}
+			case *ast.ValueSpec:
+				for _, name := range n.Names {
+					words[name.Name] = true
+				}
+			}
+			return true
+		})
+	}
+	for _, page := range []string{"contributing.md", "extending.md"} {
+		text, err := os.ReadFile("../../../../docs/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, span := range codeName.FindAllStringSubmatch(string(block.ReplaceAll(text, nil)), -1) {
+			name := span[1]
+			_, err := os.Stat("../../../../" + name)
+			last := name[strings.LastIndexAny(name, "/.")+1:]
+			if err != nil && !words[path.Base(name)] && !words[last] && !otherNames[name] {
+				t.Errorf("docs/%s names %s, which does not exist", page, name)
+			}
+		}
 	}
 }
 
