@@ -140,7 +140,7 @@ func (l *loader) read(name string, src []byte) sources {
 		known[key] = names
 	}
 	all.vars = readEnvironment(l.vars, known, &l.problems)
-	for _, platform := range []string{"telegram", "discord"} {
+	for platform := range tokenVariables {
 		if hasOwn(all.file, platform) || hasOwn(all.vars, platform) {
 			delete(all.usual.table("channels"), platform)
 		}

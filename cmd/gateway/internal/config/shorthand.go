@@ -80,6 +80,11 @@ var providers = [...]Provider{
 	},
 }
 
+// tokenVariables has the usual variable of each platform whose bots have a token.
+var tokenVariables = map[string]string{
+	"telegram": "TELEGRAM_BOT_TOKEN", "discord": "DISCORD_BOT_TOKEN",
+}
+
 // shorthand returns the settings from the usual variables of model APIs and platforms, in the
 // form of a configuration file.
 func shorthand(vars map[string]string) map[string]any {
@@ -89,9 +94,7 @@ func shorthand(vars map[string]string) map[string]any {
 			models[p.Name] = p.table(vars)
 		}
 	}
-	for platform, name := range map[string]string{
-		"telegram": "TELEGRAM_BOT_TOKEN", "discord": "DISCORD_BOT_TOKEN",
-	} {
+	for platform, name := range tokenVariables {
 		if vars[name] != "" {
 			channels[platform] = map[string]any{"token": "env:" + name}
 		}

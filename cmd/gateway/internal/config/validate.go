@@ -119,10 +119,11 @@ var bodyKeys = map[string]string{
 // wantToken returns advice for an account without a token.
 func wantToken(name, platform string) string {
 	const want = `want the bot's token, best as "env:NAME" or "file:PATH"`
-	if name != platform {
+	variable := tokenVariables[platform]
+	if name != platform || variable == "" {
 		return want
 	}
-	return want + "; or export " + strings.ToUpper(platform) + "_BOT_TOKEN"
+	return want + "; or export " + variable
 }
 
 // variableNote returns a note about the variable that creates an account which is not in the
