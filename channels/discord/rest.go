@@ -92,8 +92,9 @@ func unsent(r *http.Request, err error) error {
 func statusError(code int) error { return fmt.Errorf("status %d %s", code, http.StatusText(code)) }
 
 // rateError returns the wait that a 429 demands. A 429 without JSON is from servers in front of
-// Discord and applies to everything from this address.
-func rateError(resp *http.Response) *channels.RateError {
+// Discord and applies to everything from this address. A message that is old takes few edits: that
+// limit is a refusal, because it must not delay other messages.
+func rateError(resp *http.Response) error {
 	limit := &channels.RateError{After: time.Second, Account: true}
 	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 {
 		limit.After = time.Duration(s) * time.Second
@@ -101,12 +102,16 @@ func rateError(resp *http.Response) *channels.RateError {
 	var body struct {
 		After  float64 `json:"retry_after"` // seconds, more exact than the header
 		Global bool    `json:"global"`
+		Code   int     `json:"code"`
 	}
 	if json.NewDecoder(io.LimitReader(resp.Body, 1<<16)).Decode(&body) == nil {
 		limit.Account = body.Global || resp.Header.Get("X-RateLimit-Scope") == "global"
 		if body.After > 0 {
 			limit.After = time.Duration(body.After * float64(time.Second))
 		}
+	}
+	if body.Code == oldMessage {
+		return &refusedError{"the message is too old for so many edits", oldMessage, nil}
 	}
 	return limit
 }
@@ -175,6 +180,7 @@ const (
 	noChannel   = 10003  // unknown channel
 	noGuild     = 10004  // unknown guild; also that of others
 	noSuch      = 10008  // unknown message
+	oldMessage  = 30046  // too many edits of a message that is older than an hour
 	noAccess    = 50001  // the bot may not see the channel
 	noHistory   = 160002 // a reply needs the permission Read Message History
 	invalidBody = 50035  // the answer names the fields

@@ -222,6 +222,8 @@ func TestErrors(t *testing.T) {
 			rate(1500*time.Millisecond, false)},
 		{"global rate", discordtest.Fault{RetryAfter: 7 * time.Second, Global: true},
 			rate(7*time.Second, true)},
+		{"edits of an old message", discordtest.Fault{RetryAfter: 20 * time.Minute, Code: 30046},
+			refused},
 		{"rate page", discordtest.Fault{Effect: discordtest.Page, Status: 429},
 			rate(time.Second, true)},
 		{"bad request", discordtest.Fault{Status: 400, Code: 50035, Text: "x"}, refused},

@@ -2,6 +2,7 @@ package whatsapp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -265,6 +266,13 @@ func TestVerdict(t *testing.T) {
 	t.Parallel()
 	if err := classify(nil); err != nil {
 		t.Errorf("classify(nil) = %v", err)
+	}
+	for status, refused := range map[int]bool{413: true, 500: false} {
+		err := classify(fmt.Errorf("failed to upload: %w", // as the library does
+			fmt.Errorf("upload failed with status code %d", status)))
+		if errors.Is(err, channels.ErrRefused) != refused {
+			t.Errorf("an upload with status %d: %v", status, err)
+		}
 	}
 	c := New("a", "x.db", nil)
 	if err := c.rated(channels.ErrRefused); err != channels.ErrRefused {

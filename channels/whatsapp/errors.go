@@ -36,7 +36,11 @@ func classify(err error) error {
 	case errors.Is(err, errLate), errors.Is(err, whatsmeow.ErrIQTimedOut):
 		return errLate
 	}
-	if strings.Contains(err.Error(), "no LID found") { // the library has no variable for this error
+	// The library has no variables for these errors.
+	if strings.HasSuffix(err.Error(), "upload failed with status code 413") {
+		return fmt.Errorf("%w: WhatsApp does not take a file of this size", channels.ErrRefused)
+	}
+	if strings.Contains(err.Error(), "no LID found") {
 		return fmt.Errorf("%w: this number is not on WhatsApp, or can't be written to",
 			channels.ErrRefused)
 	}

@@ -396,7 +396,7 @@ func write(w http.ResponseWriter, a reply) {
 		status = http.StatusOK
 	case a.retryAfter > 0:
 		v = map[string]any{"message": a.message, "retry_after": a.retryAfter.Seconds(),
-			"global": a.global}
+			"global": a.global, "code": a.code}
 		h.Set("Retry-After", strconv.Itoa(int((a.retryAfter+time.Second-1)/time.Second)))
 		if a.global {
 			h.Set("X-RateLimit-Global", "true")
