@@ -163,9 +163,12 @@ func (b *Board) call(ctx context.Context, method, query string, body, result any
 	}
 	req.Header.Set("Authorization", "Bearer "+b.token)
 	resp, err := b.client.Do(req)
-	if err != nil {
+	if err != nil && method == http.MethodPost {
 		// The connection broke: the board may have taken the note.
 		return fmt.Errorf("board: %w: %w", channels.ErrUncertain, err)
+	}
+	if err != nil {
+		return fmt.Errorf("board: %w", err)
 	}
 	defer resp.Body.Close()
 	switch resp.StatusCode {
