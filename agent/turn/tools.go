@@ -254,14 +254,14 @@ func ToolError(err error, source string) string {
 func (t *toolRound) runTool(
 	ctx context.Context, c llm.ToolCall, granted *question.Question,
 ) (d callResult, err error) {
-	if endsEarly(c.Arguments) {
-		return callResult{}, errCutOff
-	}
 	found, err := t.tools.Lookup(c.Name)
 	if err != nil {
 		return callResult{}, err
 	}
 	args, err := t.tools.Arguments(c.Name, c.Arguments)
+	if err != nil && endsEarly(c.Arguments) {
+		err = errCutOff
+	}
 	if err != nil {
 		return callResult{}, err
 	}
