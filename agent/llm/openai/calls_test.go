@@ -64,23 +64,27 @@ func TestRepeatedCalls(t *testing.T) {
 		}, []string{`a f {"x":"if {}{}"}`}},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			var lines []string
-			for _, d := range tt.deltas {
-				lines = append(lines, `data: {"choices":[{"delta":{"tool_calls":`+d+`}}]}`)
-			}
-			_, m := start(t, frames(append(lines, stop, done)...))
-			_, resp, err := collect(t.Context(), m, conversation(nil))
-			if err != nil || resp.Finish != llm.FinishToolCalls {
-				t.Fatalf("got %+v, %v", resp, err)
-			}
-			checkCalls(t, resp.Message.ToolCalls, tt.want)
-		})
+		t.Run(name, func(t *testing.T) { checkDeltas(t, tt.deltas, tt.want) })
 	}
 }
 
-// A place for a call that the model did not make is no call: the text is the answer. Some servers
-// send it before they know. See https://github.com/jjang-ai/vmlx/pull/244.
+// checkDeltas checks which calls an answer has if each delta has the given list of calls.
+func checkDeltas(t *testing.T, deltas, want []string) {
+	t.Helper()
+	var lines []string
+	for _, d := range deltas {
+		lines = append(lines, `data: {"choices":[{"delta":{"tool_calls":`+d+`}}]}`)
+	}
+	_, m := start(t, frames(append(lines, stop, done)...))
+	_, resp, err := collect(t.Context(), m, conversation(nil))
+	if err != nil || resp.Finish != llm.FinishToolCalls {
+		t.Fatalf("got %+v, %v", resp, err)
+	}
+	checkCalls(t, resp.Message.ToolCalls, want)
+}
+
+// Some servers make a place for a call before the model has decided to make one. A place without a
+// name is no call, so the text is the answer. See https://github.com/jjang-ai/vmlx/pull/244.
 func TestPlaceForCall(t *testing.T) {
 	for _, place := range []string{"null", `{"index":0,"id":"","function":{"name":"","arguments":""}}`,
 		`{"index":0,"id":"a","function":{"name":"","arguments":""}}`} {

@@ -253,18 +253,7 @@ func TestToolCalls(t *testing.T) {
 		}, []string{`a f {"x":1}`}},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			var lines []string
-			for _, d := range tt.deltas {
-				lines = append(lines, `data: {"choices":[{"delta":{"tool_calls":`+d+`}}]}`)
-			}
-			_, m := start(t, frames(append(lines, stop, done)...))
-			_, resp, err := collect(t.Context(), m, conversation(nil))
-			if err != nil || resp.Finish != llm.FinishToolCalls {
-				t.Fatalf("got %+v, %v", resp, err)
-			}
-			checkCalls(t, resp.Message.ToolCalls, tt.want)
-		})
+		t.Run(name, func(t *testing.T) { checkDeltas(t, tt.deltas, tt.want) })
 	}
 }
 
