@@ -46,7 +46,8 @@ type System struct {
 // Platform is the operating system and architecture. It is constant for the process.
 var Platform = runtime.GOOS + "/" + runtime.GOARCH
 
-// Pinned holds the pinned facts of a prompt, and the number of those for which there is no room.
+// Pinned has the pinned facts that a prompt shows. Left is the number of the others, which did not
+// fit.
 type Pinned struct {
 	Facts []memory.Fact
 	Left  int

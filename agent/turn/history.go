@@ -158,7 +158,7 @@ func (t *modelCaller) leaveOutEarlier(ctx context.Context) (bool, error) {
 }
 
 // shorten reduces a prompt that the model refused as too long. Notes replace the older half of the
-// conversation. If there is no older half, the results and arguments of tool calls are cut.
+// conversation. Without an older half, shorten cuts the results and arguments of tool calls.
 func (t *conversation) shorten(ctx context.Context) error {
 	t.env.Calls.Estimates.Exceeded(t.settings.ModelID, t.settings.ContextWindow,
 		t.baseSize()+prompt.TextSize(t.history))

@@ -239,7 +239,7 @@ func TestFileGone(t *testing.T) {
 }
 
 // If the platform refuses a file, people get the rest of the message, and learn why the file is
-// missing. A message of which the platform refuses all is given up.
+// missing. If the platform refuses everything, the message is given up.
 func TestFileRefused(t *testing.T) {
 	all := posting
 	all.Text, all.Caption = 100, 100

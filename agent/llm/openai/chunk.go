@@ -63,8 +63,8 @@ type usage struct {
 	CacheRead int `json:"cache_read_input_tokens"` // Anthropic
 }
 
-// UnmarshalJSON implements [json.Unmarshaler]. It ignores counts that are not integers and details
-// that are no object: an answer must not be lost for them.
+// UnmarshalJSON implements [json.Unmarshaler]. It ignores counts that are not integers, and details
+// that are not an object. An error here would cost the whole answer.
 func (u *usage) UnmarshalJSON(b []byte) error {
 	type plain usage
 	err := json.Unmarshal(b, (*plain)(u))

@@ -99,7 +99,7 @@ type Model struct {
 const (
 	nameTools       uint32 = 1 << iota // calls need tools, also if they may not be used
 	newLimit                           // the output limit is max_completion_tokens
-	noStreamOptions                    // there is no field stream_options
+	noStreamOptions                    // the server refuses stream_options
 	plainMessages                      // messages have only the fields of the protocol
 	bridged                            // an answer follows the results of tools, see bridge
 )

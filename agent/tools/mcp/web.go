@@ -257,8 +257,8 @@ func dataOf(event []byte) []byte {
 	return bytes.Join(data, []byte("\n"))
 }
 
-// readEvent reads up to the blank line that ends an event. The library refuses an event that is
-// larger than maxMessage, so there is no need for its end. With an error, the event is incomplete.
+// readEvent reads up to the blank line that ends an event. It stops after maxMessage bytes, because
+// the library refuses a larger event anyway. If it returns an error, the event is incomplete.
 func readEvent(lines *bufio.Reader) (event []byte, err error) {
 	for len(event) <= maxMessage {
 		line, err := lines.ReadSlice('\n')

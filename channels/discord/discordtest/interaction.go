@@ -93,9 +93,9 @@ func (s *Server) Slash(channelID, userID, name string, options ...Option) string
 	return s.interact(s.must(channelID), userID, false, 2, map[string]any{"data": data})
 }
 
-// SlashElsewhere makes a person who has added the bot to their own account use a command where the
-// bot is not a member: in a guild, or in a chat with other people if guildID is "". It returns the
-// interaction's id.
+// SlashElsewhere is like [Server.Slash], but the bot is not a member of the place. The person has
+// added the bot to their own account. The place is a guild, or a chat with other people if guildID
+// is "". SlashElsewhere returns the interaction's id.
 func (s *Server) SlashElsewhere(guildID, userID, name string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

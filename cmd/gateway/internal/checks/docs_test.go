@@ -120,7 +120,7 @@ func TestToolTable(t *testing.T) {
 	}
 }
 
-// otherNames has words of the pages for developers that are no names of Go code.
+// otherNames has words of the pages for developers that look like names but are not in Go code.
 var otherNames = map[string]bool{"defaults.toml": true, "testing/synctest": true, "chores": true,
 	"mcp_NAME_TOOL": true}
 
