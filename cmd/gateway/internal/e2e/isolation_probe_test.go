@@ -182,12 +182,16 @@ func (v *isolationWorld) probeCommands(p *isolatedScope) (lines []string) {
 	return lines
 }
 
-// probeWrites returns orders that try to change data of others, or to read it by a change.
+// probeWrites returns orders that try to change data of others, or to read it by a change. Calls
+// whose errors quote a file come last: after them, a change of memory would wait for an approval.
 func (v *isolationWorld) probeWrites(p *isolatedScope) (lines []string) {
 	for _, o := range v.others(p) {
 		for _, path := range v.spell(string(o.scope) + "/MEMORY.md") {
 			lines = append(lines, call("write_file", "path", path, "content", "somebody was here"))
 		}
+	}
+	lines = append(lines, call("write_file", "path", "memory/history.jsonl", "content", "{}"))
+	for _, o := range v.others(p) {
 		path := "memory/../" + string(o.scope) + "/MEMORY.md"
 		lines = append(lines,
 			call("edit_file", "path", path, "old_text", "-", "new_text", "somebody was here"),
@@ -197,8 +201,7 @@ func (v *isolationWorld) probeWrites(p *isolatedScope) (lines []string) {
 				"\n*** End Patch\n"),
 			call("apply_patch", "patch", "*** Update File: "+path+"\n*** Move to: taken.md\n"))
 	}
-	return append(lines, call("write_file", "path", "memory/history.jsonl", "content", "{}"),
-		call("read_file", "path", "taken.md"))
+	return append(lines, call("read_file", "path", "taken.md"))
 }
 
 // probeMessages returns orders that try to send p's own secrets to others, and to receive theirs.
