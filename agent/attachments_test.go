@@ -500,6 +500,36 @@ func TestStopDuringFetchForJoiner(t *testing.T) {
 	})
 }
 
+// A message that is dropped while its file is being fetched delays no later message: nothing fetches
+// the file again.
+func TestDroppedDuringFetch(t *testing.T) {
+	t.Parallel()
+	for role, want := range map[bus.Role]string{
+		bus.Owner: "Stopped, and discarded one waiting message.",
+		bus.Guest: "I have discarded one waiting message of yours.",
+	} {
+		t.Run(string(role), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.withFiles().wait = time.Hour
+				w.model.Queue(llmtest.Say("hi"))
+				w.start()
+				in := func(text string) bus.InboundMessage {
+					m := w.inGroup("7", text)
+					m.Role = role
+					return m
+				}
+				w.put(carrying(in("look"), photo("a.png")))
+				w.settle()
+				w.put(in("/stop"))
+				w.settle()
+				w.put(in("hello"))
+				w.wantQuiet()
+				w.wantAnswers("g", want, "hi")
+			})
+		})
+	}
+}
+
 // A message that interrupts an answer whose file is still being fetched does not lose the file.
 func TestInterruptDuringFetch(t *testing.T) {
 	t.Parallel()

@@ -235,7 +235,7 @@ func (st *Stopper) cancelStopped(keys []session.Key, jobs bool, by *bus.InboundM
 			st.markDue(k) // to end its call in progress, and so that kept messages get a worker
 		}
 		if w, ok := st.workers[k]; ok {
-			w.waiting = slices.DeleteFunc(w.waiting, gone)
+			w.forget(gone)
 			if w.cancel != nil {
 				w.cancel(turn.ErrStopped)
 			}

@@ -63,7 +63,8 @@ func (s *Stopping) waitingOwn(
 	return list
 }
 
-// cancelOwn removes the dropped messages from memory, and ends the worker's turn if ends is set.
+// cancelOwn removes the dropped messages from memory. It ends the worker's turn if ends is set, or
+// if the turn was about to begin with dropped messages.
 func (st *Stopper) cancelOwn(key session.Key, dropped []bus.Received, ends bool) {
 	gone := func(r bus.Received) bool {
 		return slices.ContainsFunc(dropped, func(x bus.Received) bool { return x.Seq == r.Seq })
@@ -77,7 +78,8 @@ func (st *Stopper) cancelOwn(key session.Key, dropped []bus.Received, ends bool)
 		}
 	}
 	if w, ok := st.workers[key]; ok {
-		w.waiting = slices.DeleteFunc(slices.Clone(w.waiting), gone)
+		ends = ends || slices.ContainsFunc(w.claiming, gone)
+		w.forget(gone)
 		if ends && w.cancel != nil {
 			w.cancel(turn.ErrStopped)
 		}

@@ -263,13 +263,18 @@ func (w *worker) Claimed(err error) {
 
 // drop forgets batch, which no longer waits.
 func (w *worker) drop(batch []bus.Received) {
-	dropped := func(r bus.Received) bool {
-		return slices.ContainsFunc(batch, func(b bus.Received) bool { return b.Seq == r.Seq })
-	}
 	w.pool.mu.Lock()
 	defer w.pool.mu.Unlock()
-	w.claiming = slices.DeleteFunc(slices.Clone(w.claiming), dropped)
-	w.waiting = slices.DeleteFunc(slices.Clone(w.waiting), dropped)
+	w.forget(func(r bus.Received) bool {
+		return slices.ContainsFunc(batch, func(b bus.Received) bool { return b.Seq == r.Seq })
+	})
+}
+
+// forget removes the messages for which gone returns true from those that wait or are being
+// claimed. The pool's mu is held.
+func (w *worker) forget(gone func(bus.Received) bool) {
+	w.claiming = slices.DeleteFunc(slices.Clone(w.claiming), gone)
+	w.waiting = slices.DeleteFunc(slices.Clone(w.waiting), gone)
 }
 
 // HasNews implements [turn.Mailbox].
