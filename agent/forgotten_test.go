@@ -28,6 +28,9 @@ func (w *world) forgets(now int64) *atomic.Bool {
 		return nil
 	}
 	w.outside.writes = func(m *bus.InboundMessage) bool {
+		if !forgotten.Load() {
+			return true
+		}
 		if m.Sender.ID == "7" {
 			m.Person, m.Role = max(now, 0), bus.User
 		}

@@ -11,11 +11,12 @@ import (
 )
 
 // A message waits in the inbox with the number that its sender had when writing it. Meanwhile the
-// sender may have been forgotten. Then nothing may be stored under that number any more. So the
+// sender may have been forgotten, or unlinked from the person with that number. Then nothing may be
+// stored under that number any more, and the memory of that number is not theirs. So the
 // dispatcher checks each message that it hands out, and each turn the messages that it claims. A
 // turn in a group goes on when its author is forgotten: then the payer of its usage changes.
 
-// updateSender returns r with who its sender is now, if no person has the sender's number any more.
+// updateSender returns r with who its sender is now, if the sender's number is not theirs any more.
 // ok is false if the sender may not write any more: then r is dropped.
 func (d *Dispatcher) updateSender(
 	ctx context.Context, r bus.Received,
@@ -70,8 +71,8 @@ func (d *Dispatcher) payer(q store.Queryer, who budget.Spender) (budget.Spender,
 }
 
 // findSender returns m with the number and the role of who its sender is now, if the person whose
-// number m has was forgotten. Otherwise it returns nil. ok reports whether the sender may still
-// write.
+// number m has was forgotten, or if the sender was unlinked from that person. Otherwise it returns
+// nil. ok reports whether the sender may still write.
 func (d *Dispatcher) findSender(
 	q store.Queryer, m *bus.InboundMessage,
 ) (now *bus.InboundMessage, ok bool, err error) {
@@ -80,15 +81,22 @@ func (d *Dispatcher) findSender(
 		return nil, true, nil
 	}
 	known, err := d.People.Known(q, before)
-	if known || err != nil {
+	if err != nil {
 		return nil, true, err
 	}
 	now = new(*m)
-	if ok, err = d.People.MayWrite(q, now); err != nil {
+	if ok, err = d.People.MayWrite(q, now); err != nil || now.Person == before {
 		return nil, true, err
 	}
+	if known {
+		// The sender was unlinked, unless the gate still has a number from before a link, which is
+		// nobody's any more.
+		if known, err = d.People.Known(q, now.Person); !known || err != nil {
+			return nil, true, err
+		}
+	}
 	former, err := d.People.FormerIDs(q, now.Person)
-	if err != nil || now.Person == before || slices.Contains(former, before) {
+	if err != nil || slices.Contains(former, before) {
 		return nil, true, err // a linked person: the next turn moves the memory
 	}
 	now.Addressed = m.Addressed

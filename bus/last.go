@@ -53,11 +53,12 @@ func DirectSender(q store.Queryer, a Address) (Sender, error) {
 }
 
 // MovePerson records that another person has written the messages of a person in a direct chat with
-// all its threads. Unfinished messages stay as they are, because turns work on them.
+// all its threads. Waiting messages stay as they are, because the dispatcher has copies of them: it
+// finds out by itself who their sender is now.
 func MovePerson(tx *store.Tx, a Address, from, to int64) error {
 	_, err := setInbox(tx, `UPDATE inbox SET person = $4, body = json_set(body, '$.person', $4)
 		WHERE account = $1 AND chat = $2 AND person = $3 AND person <> 0 AND NOT shared
-			AND state NOT IN ('waiting', 'taken') AND json_valid(body)`, a.Account, a.Chat, from, to)
+			AND state <> 'waiting' AND json_valid(body)`, a.Account, a.Chat, from, to)
 	return err
 }
 

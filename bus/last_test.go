@@ -65,13 +65,14 @@ func TestChatsOf(t *testing.T) {
 }
 
 // After two people were unlinked, a chat of one of them does not belong to the other any more, even
-// before somebody writes there. A message that a turn may work on stays as it is.
+// before somebody writes there. This is also true while a turn works on a message. A message that
+// waits stays as it is.
 func TestMovePerson(t *testing.T) {
 	f := newInboxFixture(t)
 	at := Address{Account: "test", Chat: "1"}
 	f.tx(func(tx *store.Tx) error {
 		for i, m := range []InboundMessage{
-			{From: at}, {From: at}, {From: Address{Account: "test", Chat: "2"}},
+			{From: at}, {From: at}, {From: at}, {From: Address{Account: "test", Chat: "2"}},
 		} {
 			m.ID, m.Text, m.Person = strconv.Itoa(i), "hello", 3
 			if _, err := f.Put(tx, m, f.now); err != nil {
@@ -81,10 +82,15 @@ func TestMovePerson(t *testing.T) {
 		if _, err := f.Answer(tx, 1); err != nil {
 			return err
 		}
+		if _, err := f.Claim(tx, 2, 1); err != nil {
+			return err
+		}
 		return MovePerson(tx, at, 3, 4)
 	})
-	if m, ok, err := FindMessage(f.read(), at, "0"); err != nil || !ok || m.Person != 4 {
-		t.Errorf("the finished message is %+v, %v", m, err)
+	for id, want := range map[string]int64{"0": 4, "1": 4, "2": 3} {
+		if m, ok, err := FindMessage(f.read(), at, id); err != nil || !ok || m.Person != want {
+			t.Errorf("message %s is %+v, %v; want person %d", id, m, err, want)
+		}
 	}
 	for person, want := range map[int64]string{3: "[test/1 test/2]", 4: "[test/1]"} {
 		list, err := DirectChats(f.read(), person)

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"cmp"
+	"slices"
 	"sync"
 
 	"gateway/store"
@@ -100,18 +101,21 @@ func (s *sessionScopes) scopeOf(
 var openStates = []string{"waiting", "taken"}
 
 // openBefore returns the newest unfinished message that the sender of m wrote in the same chat as
-// the same person, also before this was linked with another one.
+// the same person, also before this was linked with another one. It leaves out messages in the
+// conversation of a person from whom the sender was unlinked since.
 func openBefore(tx *store.Tx, m *InboundMessage) (before InboundMessage, found bool, err error) {
 	newest := int64(0)
+	ids := []int64{0, m.Person, cmp.Or(m.Origin.Former, m.Person)}
 	for _, state := range openStates {
 		list, err := readInbox(tx, "state = '"+state+
 			"' AND account = $1 AND chat = $2 AND thread = $3 AND person IN ($4, $5)",
-			m.From.Account, m.From.Chat, m.From.Thread, m.Person, cmp.Or(m.Origin.Former, m.Person))
+			m.From.Account, m.From.Chat, m.From.Thread, ids[1], ids[2])
 		if _, bad := store.RowErrors(err); err != nil && !bad {
 			return before, false, err
 		}
 		for _, r := range list {
-			own := r.Message.Origin.Session.IsZero() && r.Message.Sender.ID == m.Sender.ID
+			own := r.Message.Origin.Session.IsZero() && r.Message.Sender.ID == m.Sender.ID &&
+				slices.Contains(ids, r.Message.Origin.Conversation.Person)
 			if own && r.Seq > newest {
 				before, found, newest = r.Message, true, r.Seq
 			}

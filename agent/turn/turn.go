@@ -153,7 +153,7 @@ func (t *runner) identify(ctx context.Context, batch []bus.Received) error {
 	}
 	t.Scope = memory.ScopeOf(batch[len(batch)-1].Message)
 	t.setTrigger(batch[0].Message)
-	if t.trigger.Origin.Standalone() {
+	if resumed || t.trigger.Origin.Standalone() { // the people may have been unlinked meanwhile
 		if err := t.useConversationScope(ctx); err != nil {
 			return err
 		}

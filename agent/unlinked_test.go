@@ -1,0 +1,93 @@
+package agent
+
+import (
+	"strings"
+	"testing"
+
+	"gateway/agent/background"
+	"gateway/agent/llm/llmtest"
+	"gateway/agent/pool"
+	"gateway/agent/tools/ask"
+	"gateway/bus"
+	"gateway/memory"
+	"gateway/store"
+)
+
+// secret is what person 3 has told in chat a.
+const secret = "the code of the safe is 4711"
+
+// unlinks makes the sender in chat b, so far a part of person 3, person 5.
+func (w *world) unlinks() {
+	w.outside.writes = func(m *bus.InboundMessage) bool {
+		if m.Sender.ID == "of b" {
+			m.Person, m.Role = 5, bus.User
+		}
+		return true
+	}
+	w.tx(func(tx *store.Tx) error { return background.Separate(tx, "test", "of b", 3, 5) })
+}
+
+// wantSeparate checks that request n shows nothing of person 3, and that chat b is person 5's, also
+// after person 3 was forgotten.
+func (w *world) wantSeparate(n int) {
+	w.t.Helper()
+	for _, m := range w.request(n).Messages {
+		if strings.Contains(m.Text, secret) {
+			w.t.Errorf("the model was shown the memory of another person: %s", m.Text)
+		}
+	}
+	wantLines(w.t, "sessions of chat b",
+		w.column("SELECT scope FROM sessions WHERE chat = 'b'"), []string{"person-5"})
+	wantLines(w.t, "people who have written in chat b",
+		w.column("SELECT DISTINCT person || '' FROM inbox WHERE chat = 'b'"), []string{"5"})
+	w.tells(3, "a", "/forget me now")
+	w.sleep(recoveryInterval)
+	if n := w.count("SELECT count(*) FROM messages WHERE session = 'test/b'"); n == 0 {
+		w.t.Error("the conversation of person 5 is gone, since person 3 was forgotten")
+	}
+}
+
+// Two people are unlinked while the agent waits for the answer of one of them. The agent goes on
+// with the memory of the person who answers, not with that of the other one.
+func TestUnlinkedWhileAsked(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.remembers(memory.OfPerson(3), memory.Fact{Key: "safe", Value: secret, Pinned: true})
+		w.tools(ask.New())
+		w.model.Queue(llmtest.Say("hi"), asksFor("Which?"), llmtest.Say("painted"))
+		w.start()
+		w.put(w.ofPerson("a", "hello"))
+		w.settle()
+		w.put(w.ofPerson("b", "paint it"))
+		w.wantAnswers("b", "Which?")
+		w.unlinks()
+		w.put(person(w.ofPerson("b", "/answer "+w.code()+" red"), 5))
+		w.wantQuiet()
+		w.wantAnswers("b", "Which?", "Noted: red", "painted")
+		w.wantSeparate(3)
+	})
+}
+
+// Two people are unlinked while a message of one of them waits. Its turn has the memory of who its
+// sender is then.
+func TestUnlinkedWhileWaiting(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.opts.QueueMode = pool.Followup
+		w.remembers(memory.OfPerson(3), memory.Fact{Key: "safe", Value: secret, Pinned: true})
+		release := make(chan struct{})
+		w.model.Queue(llmtest.Say("hi"), held(llmtest.Say("first"), release), llmtest.Say("second"))
+		w.start()
+		w.put(w.ofPerson("a", "hello"))
+		w.settle()
+		w.put(w.ofPerson("b", "one"))
+		w.put(w.ofPerson("b", "two"))
+		w.settle()
+		w.unlinks()
+		close(release)
+		w.sleep(recoveryInterval)
+		w.wantQuiet()
+		w.wantAnswers("b", "first", "second")
+		w.wantSeparate(3)
+	})
+}
