@@ -95,6 +95,34 @@ func TestNotesThatCannotBeMade(t *testing.T) {
 	}
 }
 
+// The thoughts of a model count towards the limit of its answer. A model that fills the limit of
+// notes with them still makes notes. If even its own limit cuts the answer off, no fact is cut.
+func TestNotesOfAModelThatThinks(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.long("a")
+		thinker := llmtest.Func("thinker", func(r llm.Request) llmtest.Step {
+			step := llmtest.Say("- 2026-11-22: The room costs 120 euros.\n- 2026-11-22: The flight costs 3")
+			if step.Finish = llm.FinishLength; r.MaxOutput > 0 {
+				step.Text = nil
+			}
+			return step
+		})
+		w.deps.Notes = thinker
+		w.start()
+		w.say("a", "what now")
+		for _, text := range w.entries("a") {
+			if !strings.HasPrefix(text, "- 2026-11-22: The room costs 120 euros.") ||
+				strings.Contains(text, "flight") {
+				t.Errorf("the notes are %q", text)
+			}
+		}
+		if n := len(w.entries("a")); n == 0 || len(thinker.Requests()) != n+1 {
+			t.Errorf("%d notes took %d calls, want one call more", n, len(thinker.Requests()))
+		}
+	})
+}
+
 // The tokens of a call for notes that breaks off are counted, too. Otherwise people could exceed
 // their budget by stopping the call again and again. After /forget the tokens are counted for no
 // person.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"gateway/agent/budget"
@@ -39,6 +40,9 @@ type Summarizer struct {
 	Logger    *slog.Logger
 
 	tasks Store
+
+	// thinks says that an answer has ended at the limit of notes.
+	thinks atomic.Bool
 }
 
 // maxParts is the number of parts after which a task lets other tasks run.
@@ -160,18 +164,18 @@ func (s *Summarizer) notesOf(
 	ctx context.Context, who budget.Spender, entries []session.Entry, dumps bool,
 ) (string, error) {
 	size := s.requestSize()
-	resp, err := s.Model.Ask(ctx, who, notesRequest(entries, s.Zone, size))
+	resp, err := s.ask(ctx, who, notesRequest(entries, s.Zone, size))
 	for range maxHalved { // the context window of the model for notes may be smaller
 		e, ok := errors.AsType[*llm.Error](err)
 		if !ok || e.Kind != llm.ContextTooLong {
 			break
 		}
 		size = min(size, prompt.TextSize(notesRequest(entries, s.Zone, size).Messages)) / 2
-		resp, err = s.Model.Ask(ctx, who, notesRequest(entries, s.Zone, size))
+		resp, err = s.ask(ctx, who, notesRequest(entries, s.Zone, size))
 	}
 	switch {
 	case err == nil && resp.Message.Text != "":
-		return keptNotes(resp.Message.Text, entries), nil
+		return keptNotes(wholeLines(resp), entries), nil
 	case ctx.Err() != nil, errors.Is(err, policy.ErrHalted), errors.Is(err, budget.ErrExceeded):
 		return "", err
 	case dumps:
@@ -181,6 +185,23 @@ func (s *Summarizer) notesOf(
 		err = &llm.Error{Kind: llm.Unavailable, Model: s.Settings.Background().ModelName}
 	}
 	return "", err
+}
+
+// ask makes one call for notes. It repeats the call without the limit of the answer if that ends at
+// the limit, because a model may need more than that to think. Later calls then have no limit.
+func (s *Summarizer) ask(
+	ctx context.Context, who budget.Spender, req llm.Request,
+) (*llm.Response, error) {
+	if s.thinks.Load() {
+		req.MaxOutput = 0
+	}
+	resp, err := s.Model.Ask(ctx, who, req)
+	if err != nil || resp.Finish != llm.FinishLength || req.MaxOutput == 0 {
+		return resp, err
+	}
+	s.thinks.Store(true)
+	req.MaxOutput = 0
+	return s.Model.Ask(ctx, who, req)
 }
 
 // keep writes notes of entries into the history of a scope and makes the messages searchable. It
