@@ -31,11 +31,12 @@ func (r memoryTools) history(ctx context.Context, c tool.Call, a historyArgs) (t
 	if strings.TrimSpace(a.Query) == "" {
 		return tool.Result{}, errors.New("the query is empty; say which words to search for")
 	}
+	in := r.zone(c)
 	o := memory.HistoryOptions{Limit: bound(a.Limit), Newest: a.Newest}
-	if o.Since, err = parseTime("since", a.Since, 0); err != nil {
+	if o.Since, err = parseTime("since", a.Since, 0, in); err != nil {
 		return tool.Result{}, err
 	}
-	if o.Until, err = parseTime("until", a.Until, 1); err != nil {
+	if o.Until, err = parseTime("until", a.Until, 1, in); err != nil {
 		return tool.Result{}, err
 	}
 	if !o.Since.IsZero() && !o.Until.IsZero() && !o.Since.Before(o.Until) {
@@ -51,21 +52,21 @@ func (r memoryTools) history(ctx context.Context, c tool.Call, a historyArgs) (t
 	}
 	var found lines
 	for _, h := range hits {
-		found.add(show(h))
+		found.add(show(h, in))
 	}
 	return tool.Result{
-		Text:    found.under("What was said and noted, with times in UTC:"),
+		Text:    found.under("What was said and noted, with times in " + in.String() + ":"),
 		Foreign: "earlier conversations", // several people may have written in them
 	}, nil
 }
 
 // parseTime parses an argument, which may be empty. A date means the beginning of that day
-// in UTC, plus the given number of days.
-func parseTime(name, text string, days int) (time.Time, error) {
+// in a zone, plus the given number of days.
+func parseTime(name, text string, days int, in *time.Location) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	if t, err := time.Parse(time.DateOnly, text); err == nil {
+	if t, err := time.ParseInLocation(time.DateOnly, text, in); err == nil {
 		return t.AddDate(0, 0, days), nil
 	}
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
@@ -75,13 +76,13 @@ func parseTime(name, text string, days int) (time.Time, error) {
 		"2026-02-16T12:51:00+08:00", name, text)
 }
 
-// show returns a hit on one line. Its text is a JSON string, so that it can't imitate the
-// text around it.
-func show(h memory.Hit) string {
+// show returns a hit on one line, with its time in a zone. Its text is a JSON string, so that it
+// can't imitate the text around it.
+func show(h memory.Hit, in *time.Location) string {
 	who := "noted"
 	if h.Kind == memory.KindMessage {
 		who = h.Speaker
 	}
-	return fmt.Sprintf("- %s %s: %s", h.Time.UTC().Format("2006-01-02 15:04"), who,
+	return fmt.Sprintf("- %s %s: %s", h.Time.In(in).Format("2006-01-02 15:04"), who,
 		memory.Quote(h.Excerpt))
 }

@@ -7,6 +7,7 @@
 package recall
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,11 +21,12 @@ import (
 	"gateway/store"
 )
 
-// Options are the dependencies of the tools. All are required.
+// Options are the dependencies of the tools. All but Zone are required.
 type Options struct {
 	DB     *store.DB
 	Memory *memory.Memory
 	Now    func() time.Time
+	Zone   *time.Location // of calls without one; default UTC
 }
 
 // Tools returns the tools.
@@ -80,6 +82,9 @@ func (r memoryTools) space(c tool.Call) (*memory.ScopedStore, error) {
 	}
 	return r.Memory.In(c.Scope), nil
 }
+
+// zone returns the time zone of a call. Its people and the model mean dates in that zone.
+func (r memoryTools) zone(c tool.Call) *time.Location { return cmp.Or(c.Zone, r.Zone, time.UTC) }
 
 // readable converts a refusal of the memory to an error that the model reads.
 func readable(err error) error {
@@ -187,9 +192,9 @@ func (r memoryTools) recall(ctx context.Context, c tool.Call, a recallArgs) (too
 	}
 	switch q := r.DB.Read(ctx); {
 	case a.Action == "get" || a.Action == "" && a.Query == "" && a.Key != "":
-		return get(q, space, a.Key)
+		return get(q, space, a.Key, r.zone(c))
 	case a.Action == "" || a.Action == "search":
-		return search(q, space, a)
+		return search(q, space, a, r.zone(c))
 	case a.Action == "list":
 		return list(q, space, a)
 	case a.Action == "categories":
@@ -216,7 +221,9 @@ func used(space *memory.ScopedStore, text string, keys ...string) tool.Result {
 }
 
 // get returns one fact with all that is stored about it. That counts as a use of the fact.
-func get(q store.Queryer, space *memory.ScopedStore, key string) (tool.Result, error) {
+func get(
+	q store.Queryer, space *memory.ScopedStore, key string, in *time.Location,
+) (tool.Result, error) {
 	fact, ok, err := space.Fact(q, key)
 	if err != nil {
 		return tool.Result{}, err
@@ -224,7 +231,7 @@ func get(q store.Queryer, space *memory.ScopedStore, key string) (tool.Result, e
 	if !ok {
 		return tool.Result{}, noFact(key)
 	}
-	text := fmt.Sprintf("%s\nset %s, importance %d of 5", fact, day(fact.Created), fact.Importance)
+	text := fmt.Sprintf("%s\nset %s, importance %d of 5", fact, day(fact.Created, in), fact.Importance)
 	if len(fact.Tags) > 0 {
 		text += fmt.Sprintf(", tags %q", fact.Tags)
 	}
@@ -236,7 +243,9 @@ func get(q store.Queryer, space *memory.ScopedStore, key string) (tool.Result, e
 
 // search returns the facts and the notes of earlier conversations that fit the query best. Facts
 // that it shows count as used. Notes of foreign text make the whole result foreign.
-func search(q store.Queryer, space *memory.ScopedStore, a recallArgs) (tool.Result, error) {
+func search(
+	q store.Queryer, space *memory.ScopedStore, a recallArgs, in *time.Location,
+) (tool.Result, error) {
 	if strings.TrimSpace(a.Query) == "" {
 		return tool.Result{}, errors.New("search needs a query; to see all facts use the action list")
 	}
@@ -259,7 +268,7 @@ func search(q store.Queryer, space *memory.ScopedStore, a recallArgs) (tool.Resu
 			}
 			continue
 		}
-		line := fmt.Sprintf("- %s: %s", day(h.Time), memory.Quote(h.Excerpt))
+		line := fmt.Sprintf("- %s: %s", day(h.Time, in), memory.Quote(h.Excerpt))
 		if entries.add(line) && h.Foreign {
 			foreign = "notes of what others have written"
 		}
@@ -369,5 +378,5 @@ func (l *lines) under(title string) string {
 	return text
 }
 
-// day returns the date of t in UTC, as the other times that these tools show.
-func day(t time.Time) string { return t.UTC().Format("2006-01-02") }
+// day returns the date of t in a zone.
+func day(t time.Time, in *time.Location) string { return t.In(in).Format(time.DateOnly) }

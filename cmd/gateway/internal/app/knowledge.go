@@ -170,9 +170,9 @@ func (m *knowledge) close() error {
 	return errors.Join(errs...)
 }
 
-// tools returns the tools that read and write the memory.
-func (m *knowledge) tools() []tool.Tool {
-	return recall.Tools(recall.Options{DB: m.db, Memory: m.memory, Now: time.Now})
+// tools returns the tools that read and write the memory. zone is that of calls without one.
+func (m *knowledge) tools(zone *time.Location) []tool.Tool {
+	return recall.Tools(recall.Options{DB: m.db, Memory: m.memory, Now: time.Now, Zone: zone})
 }
 
 // run logs a warning for each skill that differs from what was installed, and waits until ctx

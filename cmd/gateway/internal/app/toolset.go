@@ -99,7 +99,7 @@ func newToolset(cfg *config.Config, w toolDeps, log *slog.Logger) (*toolset, err
 		Extract: w.extract,
 		Roots: append(h.roots, files.Root{Name: builtinName, Path: builtinFolder(cfg),
 			Dir: w.knowledge.builtin})})
-	list = append(append(list, reach.Tools()...), w.knowledge.tools()...)
+	list = append(append(list, reach.Tools()...), w.knowledge.tools(cfg.Gateway.Location)...)
 	list = append(list, clock.New(time.Now, cfg.Gateway.Location), ask.New(),
 		message.New(message.Options{DB: w.db, Outbox: w.outbox, Now: time.Now,
 			Open: reach.Open, Put: w.media.Put}))
