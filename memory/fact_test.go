@@ -141,7 +141,11 @@ func TestRelevant(t *testing.T) {
 		f.ok(err)
 		same(t, text, fmt.Sprint(keys(facts)), fmt.Sprint(want))
 	}
-	facts, err := f.In(anna).Relevant(f.q(), "lena schroder skoda mimi", 2, 2000)
+	paste := strings.Repeat("ein paar Wörter über etwas anderes; ", 500) // above a question
+	facts, err := f.In(anna).Relevant(f.q(), paste+"Was schreibe ich Schröder?", 5, 2000)
+	f.ok(err)
+	same(t, "long text", fmt.Sprint(keys(facts)), "[boss]")
+	facts, err = f.In(anna).Relevant(f.q(), "lena schroder skoda mimi", 2, 2000)
 	f.ok(err)
 	same(t, "number", len(facts), 2)
 	for chars := range 120 {

@@ -37,7 +37,7 @@ type HistoryOptions struct {
 const (
 	defaultLimit = 10
 	maxLimit     = 100
-	maxQuery     = 4000 // bytes of a query that are used
+	maxQuery     = 4000 // bytes of a query that are used, of its beginning and its end
 	maxTerms     = 24   // words of a query that are used
 )
 
@@ -146,7 +146,10 @@ type term struct {
 // else.
 func parse(query string) []term {
 	var terms, empty []term
-	query = plaintext.Cut(query, maxQuery)
+	if len(query) > maxQuery { // the middle of a long text matters least
+		query = plaintext.Cut(query, maxQuery/2) + "\n" +
+			strings.ToValidUTF8(query[len(query)-maxQuery/2:], "")
+	}
 	seen := make(map[string]bool)
 	tokenize(query, func(t token) bool {
 		next := term{token: t, prefix: !t.gram && strings.HasPrefix(query[t.end:], "*")}
@@ -164,7 +167,7 @@ func parse(query string) []term {
 	if len(terms) == 0 {
 		terms = empty
 	}
-	if len(terms) > maxTerms { // the middle of a long text matters least
+	if len(terms) > maxTerms { // likewise
 		terms = slices.Delete(terms, maxTerms/2, len(terms)-maxTerms/2)
 	}
 	return terms
