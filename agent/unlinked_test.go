@@ -91,3 +91,22 @@ func TestUnlinkedWhileWaiting(t *testing.T) {
 		w.wantSeparate(3)
 	})
 }
+
+// What somebody has written in a group goes with them when they are unlinked. It is not in the
+// export of the other person.
+func TestUnlinkedInGroup(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.model.Queue(llmtest.Say("hi"), llmtest.Say("there"))
+		w.start()
+		for _, sender := range []string{"of a", "of b"} {
+			w.put(person(w.inGroup(sender, "hello"), 3))
+			w.settle()
+		}
+		w.unlinks()
+		w.wantQuiet()
+		wantLines(t, "people who have written in the group",
+			w.column("SELECT person || ' ' || (body LIKE '%\"person\":' || person || ',%') FROM inbox"),
+			[]string{"3 1", "5 1"})
+	})
+}

@@ -62,6 +62,14 @@ func MovePerson(tx *store.Tx, a Address, from, to int64) error {
 	return err
 }
 
+// MoveMember records the same for the messages that a sender wrote in the groups of an account.
+func MoveMember(tx *store.Tx, account, sender string, from, to int64) error {
+	_, err := setInbox(tx, `UPDATE inbox SET person = $4, body = json_set(body, '$.person', $4)
+		WHERE account = $1 AND person = $3 AND person <> 0 AND shared AND state <> 'waiting'
+			AND json_valid(body) AND json_extract(body, '$.sender.id') = $2`, account, sender, from, to)
+	return err
+}
+
 // IsMessageOpen reports whether the message with the given ID, of any conversation, is waiting or
 // claimed.
 func IsMessageOpen(q store.Queryer, id string) (bool, error) {

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -97,5 +98,36 @@ func TestMovePerson(t *testing.T) {
 		if got := fmt.Sprint(list); err != nil || got != want {
 			t.Errorf("the chats of %d are %s, %v; want %s", person, got, err, want)
 		}
+	}
+}
+
+// After two people were unlinked, what one of them wrote in groups does not belong to the other any
+// more. Messages of the other one, and those on other accounts, stay as they are.
+func TestMoveMember(t *testing.T) {
+	f := newInboxFixture(t)
+	f.tx(func(tx *store.Tx) error {
+		for i, m := range []InboundMessage{
+			{From: Address{Account: "test", Chat: "9"}, Sender: Sender{ID: "b"}, Group: true},
+			{From: Address{Account: "test", Chat: "9"}, Sender: Sender{ID: "a"}, Group: true},
+			{From: Address{Account: "other", Chat: "9"}, Sender: Sender{ID: "b"}, Group: true},
+			{From: Address{Account: "test", Chat: "b"}, Sender: Sender{ID: "b"}},
+		} {
+			m.ID, m.Text, m.Person = strconv.Itoa(i), "hello", 3
+			if _, err := f.Put(tx, m, f.now); err != nil {
+				return err
+			}
+			if _, err := f.Answer(tx, int64(i+1)); err != nil {
+				return err
+			}
+		}
+		return MoveMember(tx, "test", "b", 3, 4)
+	})
+	list, err := readInbox(f.read(), "id > 0 ORDER BY id")
+	var people []int64
+	for _, r := range list {
+		people = append(people, r.Message.Person)
+	}
+	if want := []int64{4, 3, 3, 3}; err != nil || !slices.Equal(people, want) {
+		t.Errorf("the messages are of %v, %v; want %v", people, err, want)
 	}
 }

@@ -202,6 +202,14 @@ func Link(tx *store.Tx, id, other int64) error {
 	return store.Wrap(err, "audit: link person %d to %d", other, id)
 }
 
+// Unlink gives the entries by a sender to the person to, after the sender was unlinked from the
+// person from. Entries about the person from stay theirs, because they may be about either.
+func Unlink(tx *store.Tx, account, sender string, from, to int64) error {
+	_, err := tx.Exec("UPDATE audits SET person = $3 WHERE by_whom = $1 AND person = $2",
+		account+"/"+sender, from, to)
+	return store.Wrap(err, "audit: unlink %s on %s from person %d", sender, account, from)
+}
+
 // Author returns the author of the entry in a form for people.
 func (e Entry) Author() string {
 	if e.Name != "" {

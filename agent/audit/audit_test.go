@@ -92,6 +92,17 @@ func TestErasePersonOfTwo(t *testing.T) {
 	f.wantLines("let in||the command line|", "approved||somebody who was forgotten|")
 }
 
+// An unlinked sender takes along what they have decided, and it is erased with them. What the other
+// one has decided stays.
+func TestUnlink(t *testing.T) {
+	f := newFixture(t)
+	f.add(NewEntry(message("7", "a", 1), "approved", "exec"))
+	f.add(NewEntry(message("8", "b", 1), "denied", "exec"))
+	f.tx(func(tx *store.Tx) error { return Unlink(tx, "tg", "8", 1, 2) })
+	f.tx(func(tx *store.Tx) error { return Erase(tx, 2, nil) })
+	f.wantLines("denied||somebody who was forgotten|", "approved|exec|User 7 (tg/7)|a")
+}
+
 // NoteRules writes one entry with the keys of the changed rules. Prune keeps the rules in force.
 func TestNoteRules(t *testing.T) {
 	f := newFixture(t)

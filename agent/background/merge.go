@@ -69,9 +69,9 @@ func (m *Merger) Move(tx *store.Tx, key session.Key, from, to memory.Scope) erro
 	return m.tasks.Put(tx, Task{Work: work, State: late}, m.Now())
 }
 
-// Separate gives what somebody does on an account to another person: their direct chats and the
-// jobs that they have set up there. The memory stays with the first person. Without Separate, a job
-// or a heartbeat would bring words of that memory into those chats.
+// Separate gives what somebody does on an account to another person: their direct chats, their
+// messages in groups, and the jobs that they have set up there. The memory stays with the first
+// person. Without Separate, a job or a heartbeat would bring words of that memory into those chats.
 func Separate(tx *store.Tx, account, sender string, from, to int64) error {
 	chats, err := bus.DirectChats(tx, from)
 	for i := 0; i < len(chats) && err == nil; i++ {
@@ -79,6 +79,9 @@ func Separate(tx *store.Tx, account, sender string, from, to int64) error {
 		if who, err = bus.DirectSender(tx, chats[i]); chats[i].Account == account && who.ID == sender {
 			err = separateChat(tx, chats[i], from, to)
 		}
+	}
+	if err == nil {
+		err = bus.MoveMember(tx, account, sender, from, to)
 	}
 	if err == nil {
 		err = schedule.MoveSender(tx, account, sender, from, to)

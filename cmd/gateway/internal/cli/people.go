@@ -221,6 +221,9 @@ func unlink(tx *store.Tx, _ data, args []string) (string, error) {
 		err = background.Separate(tx, args[0], args[1], before, p.ID)
 	}
 	if err == nil {
+		err = audit.Unlink(tx, args[0], args[1], before, p.ID)
+	}
+	if err == nil {
 		err = addAudit(tx, p.ID, "unlinked", args[0]+"/"+args[1])
 	}
 	return fmt.Sprintf("%s on %s is person %d now, a user. The memories of both stay with "+
