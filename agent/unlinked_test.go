@@ -3,6 +3,7 @@ package agent
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"gateway/agent/background"
 	"gateway/agent/llm/llmtest"
@@ -24,7 +25,7 @@ func (w *world) unlinks() {
 		}
 		return true
 	}
-	w.tx(func(tx *store.Tx) error { return background.Separate(tx, "test", "of b", 3, 5) })
+	w.tx(func(tx *store.Tx) error { return background.Separate(tx, "test", "of b", 3, 5, time.Now()) })
 }
 
 // wantSeparate checks that request n shows nothing of person 3, and that chat b is person 5's, also
@@ -108,5 +109,37 @@ func TestUnlinkedInGroup(t *testing.T) {
 		wantLines(t, "people who have written in the group",
 			w.column("SELECT person || ' ' || (body LIKE '%\"person\":' || person || ',%') FROM inbox"),
 			[]string{"3 1", "5 1"})
+	})
+}
+
+// Two people had one conversation in all their chats, and are unlinked while the agent waits for
+// the answer of one of them. The agent stops, because its answer could have words of the other one.
+func TestUnlinkedInSharedConversation(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.scope(bus.PerPerson)
+		w.tools(ask.New())
+		w.model.Queue(llmtest.Say("hi"), asksFor("Which?"), llmtest.Say("hello"), llmtest.Say("yes"))
+		w.start()
+		w.put(w.ofPerson("a", secret))
+		w.settle()
+		w.put(w.ofPerson("b", "paint it"))
+		w.wantAnswers("b", "Which?")
+		code := w.code()
+		w.unlinks()
+		w.sleep(recoveryInterval)
+		w.put(person(w.ofPerson("b", "/answer "+code+" red"), 5))
+		w.sleep(recoveryInterval)
+		w.put(person(w.ofPerson("b", "what did I say?"), 5))
+		w.sleep(recoveryInterval)
+		w.put(w.ofPerson("a", "are you there?"))
+		w.wantQuiet()
+		told := w.outbox("b")
+		if len(told) != 4 || !strings.Contains(told[1].Text, "were separated") ||
+			strings.Join(told[1].Answers, ",") != "2" || told[3].Text != "hello" {
+			t.Errorf("chat b was told %+v", told)
+		}
+		w.wantAsked(3, "user: what did I say?")
+		w.wantAnswers("a", "hi", "yes")
 	})
 }

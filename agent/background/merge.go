@@ -16,6 +16,9 @@ import (
 	"strings"
 	"time"
 
+	"gateway/agent/llm"
+	"gateway/agent/prompt"
+	"gateway/agent/question"
 	"gateway/agent/schedule"
 	"gateway/bus"
 	"gateway/memory"
@@ -72,12 +75,12 @@ func (m *Merger) Move(tx *store.Tx, key session.Key, from, to memory.Scope) erro
 // Separate gives what somebody does on an account to another person: their direct chats, their
 // messages in groups, and the jobs that they have set up there. The memory stays with the first
 // person. Without Separate, a job or a heartbeat would bring words of that memory into those chats.
-func Separate(tx *store.Tx, account, sender string, from, to int64) error {
+func Separate(tx *store.Tx, account, sender string, from, to int64, now time.Time) error {
 	chats, err := bus.DirectChats(tx, from)
 	for i := 0; i < len(chats) && err == nil; i++ {
 		var who bus.Sender
 		if who, err = bus.DirectSender(tx, chats[i]); chats[i].Account == account && who.ID == sender {
-			err = separateChat(tx, chats[i], from, to)
+			err = separateChat(tx, chats[i], from, to, now)
 		}
 	}
 	if err == nil {
@@ -89,7 +92,10 @@ func Separate(tx *store.Tx, account, sender string, from, to int64) error {
 	return store.Wrap(err, "background: separate %s on %s from person %d", sender, account, from)
 }
 
-func separateChat(tx *store.Tx, a bus.Address, from, to int64) error {
+func separateChat(tx *store.Tx, a bus.Address, from, to int64, now time.Time) error {
+	if err := endShared(tx, a, from, now); err != nil {
+		return err
+	}
 	keys, err := session.OfChat(tx, a)
 	for i := 0; i < len(keys) && err == nil; i++ {
 		var s session.Summary
@@ -102,6 +108,51 @@ func separateChat(tx *store.Tx, a bus.Address, from, to int64) error {
 		return err
 	}
 	return bus.MovePerson(tx, a, from, to)
+}
+
+// saySeparated is the answer to a message whose turn [Separate] has ended.
+const saySeparated = "I have stopped working on this, because your accounts were separated. " +
+	"Please ask me again."
+
+// endShared ends the turns that answer in a chat from the conversation that a person has in all
+// direct chats. Their answers would bring words of the other chats into this one.
+func endShared(tx *store.Tx, a bus.Address, person int64, now time.Time) error {
+	keys, err := session.OfPerson(tx, person)
+	for i := 0; i < len(keys) && err == nil; i++ {
+		var t *session.Turn
+		if t, err = session.RunningTurn(tx, keys[i]); t != nil && ChatOf(t.Address) == a {
+			err = endSeparated(tx, t, now)
+		}
+	}
+	return err
+}
+
+// endSeparated ends a turn with an explanation.
+func endSeparated(tx *store.Tx, t *session.Turn, now time.Time) error {
+	inbox := bus.NewInbox()
+	taken, err := inbox.ClaimedBy(tx, t.ID)
+	if err != nil {
+		return err
+	}
+	out := bus.OutboundMessage{To: t.Address, ReplyTo: t.ReplyTo, Text: saySeparated}
+	for _, r := range taken {
+		if r.Message.Origin.Kind == bus.Person {
+			out.Answers = append(out.Answers, r.Message.ID)
+		}
+	}
+	if len(out.Answers) > 0 { // nobody waits for the turn of a sub-agent
+		err = bus.NewOutbox().Put(tx, out, now)
+	}
+	messages, readErr := session.TurnMessages(tx, t)
+	if err = errors.Join(err, readErr, question.EndAll(tx, t.ID)); err != nil {
+		return err
+	}
+	last := append(prompt.FillMissingResults(messages, prompt.ResultMissing),
+		llm.Message{Role: llm.Assistant, Text: saySeparated})
+	if err := session.EndTurn(tx, t, session.Stopped, now, last...); err != nil {
+		return err
+	}
+	return inbox.Finish(tx, t.ID)
 }
 
 // A merging is the state of a merge. Turns are the turns that were using the old scope when it was

@@ -216,9 +216,10 @@ func link(tx *store.Tx, _ data, args []string) (string, error) {
 }
 
 func unlink(tx *store.Tx, _ data, args []string) (string, error) {
-	p, before, err := gate.People{}.Unlink(tx, args[0], args[1], time.Now())
+	now := time.Now()
+	p, before, err := gate.People{}.Unlink(tx, args[0], args[1], now)
 	if err == nil {
-		err = background.Separate(tx, args[0], args[1], before, p.ID)
+		err = background.Separate(tx, args[0], args[1], before, p.ID, now)
 	}
 	if err == nil {
 		err = audit.Unlink(tx, args[0], args[1], before, p.ID)
