@@ -358,6 +358,32 @@ func TestErase(t *testing.T) {
 	f.ok(err)
 }
 
+// A scope that is erased while its file is imported stays erased, also if it has begun anew.
+func TestEraseDuringRebuild(t *testing.T) {
+	f := newFixture(t)
+	f.add(anna, "the first one")
+	for _, begins := range []bool{false, true} {
+		r := rebuild{m: f.Memory, s: anna, space: f.In(anna)}
+		st, err := r.space.state(f.q())
+		f.ok(err)
+		r.number = st.number
+		r.entries = map[int64]Entry{9: {Cursor: 9, Time: f.now, Text: "zanzibar"}}
+		f.tx(func(tx *store.Tx) error { return f.In(anna).Erase(tx) })
+		if begins {
+			f.add(anna, "something else")
+		}
+		if err := r.compare(t.Context(), 1); err == nil {
+			t.Errorf("the erased file was imported; the scope has begun anew: %t", begins)
+		}
+		f.ok(f.FinishDetached(t.Context()))
+		var n int
+		f.ok(f.q().QueryRow("SELECT count(*) FROM memory_entries WHERE text = 'zanzibar'").Scan(&n))
+		if n != 0 {
+			t.Errorf("%d erased entries are left; the scope has begun anew: %t", n, begins)
+		}
+	}
+}
+
 // Nothing is left of an erased scope with many rows. Later removals in other scopes are as
 // thorough.
 func TestEraseMany(t *testing.T) {

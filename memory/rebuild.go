@@ -46,6 +46,7 @@ type rebuild struct {
 	s     Scope
 	space *ScopedStore
 
+	number    int64           // of the scope when the file was read
 	entries   map[int64]Entry // entries of the file, by cursor
 	protected map[int64]bool  // cursors in lines that can't be read
 	unsure    bool            // an unreadable line has no cursor
@@ -66,6 +67,7 @@ func (r *rebuild) run(ctx context.Context) error {
 		return err
 	}
 	st, err := r.space.state(r.m.db.Read(ctx)) // before the file is read: it had all up to st.synced
+	r.number = st.number
 	if err == nil {
 		err = r.read(ctx, name)
 	}
@@ -241,9 +243,13 @@ func (r *rebuild) compare(ctx context.Context, synced int64) error {
 	return nil
 }
 
-// replace writes entries with their cursors, and overwrites existing ones.
+// replace writes entries with their cursors, and overwrites existing ones. It fails if the scope
+// was erased or merged since the file was read.
 func (r *rebuild) replace(tx *store.Tx, entries []Entry) error {
 	st, err := r.space.state(tx)
+	if err == nil && st.number != r.number {
+		err = errors.New("it was erased or merged meanwhile")
+	}
 	if err != nil {
 		return err
 	}
