@@ -145,6 +145,16 @@ func TestRelevant(t *testing.T) {
 	facts, err := f.In(anna).Relevant(f.q(), paste+"Was schreibe ich Schröder?", 5, 2000)
 	f.ok(err)
 	same(t, "long text", fmt.Sprint(keys(facts)), "[boss]")
+	paste = ""
+	for i := range 80 { // the question repeats a word of its middle
+		paste += fmt.Sprintf("word%d ", i)
+		if i == 40 {
+			paste += "Schröder "
+		}
+	}
+	facts, err = f.In(anna).Relevant(f.q(), paste+"Was schreibe ich Schröder?", 5, 2000)
+	f.ok(err)
+	same(t, "long text with the word", fmt.Sprint(keys(facts)), "[boss]")
 	facts, err = f.In(anna).Relevant(f.q(), "lena schroder skoda mimi", 2, 2000)
 	f.ok(err)
 	same(t, "number", len(facts), 2)

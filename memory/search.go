@@ -150,24 +150,29 @@ func parse(query string) []term {
 		query = plaintext.Cut(query, maxQuery/2) + "\n" +
 			strings.ToValidUTF8(query[len(query)-maxQuery/2:], "")
 	}
-	seen := make(map[string]bool)
+	last := make(map[string]int) // the last place of each word
 	tokenize(query, func(t token) bool {
 		next := term{token: t, prefix: !t.gram && strings.HasPrefix(query[t.end:], "*")}
+		_, seen := last[t.word()]
 		switch {
-		case seen[t.word()]:
+		case seen:
 		case stopWords[t.text] && !next.prefix:
 			empty = append(empty, next)
 		default:
 			terms = append(terms, next)
 		}
-		seen[t.word()] = true
+		last[t.word()] = t.start
 		return true
 	})
 	terms = dropSingles(terms)
 	if len(terms) == 0 {
 		terms = empty
 	}
-	if len(terms) > maxTerms { // likewise
+	if len(terms) > maxTerms { // likewise: a question often repeats words of the text above it
+		rest := terms[maxTerms/2:]
+		slices.SortStableFunc(rest, func(a, b term) int {
+			return cmp.Compare(last[a.word()], last[b.word()])
+		})
 		terms = slices.Delete(terms, maxTerms/2, len(terms)-maxTerms/2)
 	}
 	return terms
