@@ -2,6 +2,7 @@ package markup
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -19,14 +20,17 @@ func WithChoices(md string, choices []Choice) string {
 	var b strings.Builder
 	b.WriteString(md)
 	b.WriteString("\n\n")
-	end := "" // last line, if answers have numbers
+	// The sentence is between the message and the numbers. Otherwise they would continue a list at
+	// the end of the message, and so be others.
+	if slices.ContainsFunc(choices, func(c Choice) bool { return c.Number != 0 }) {
+		b.WriteString("Send the number, or answer in your own words:\n\n")
+	}
 	for _, c := range choices {
 		if c.Number != 0 {
 			fmt.Fprintf(&b, "%d. %s\n", c.Number, Literal(c.Label))
-			end = "\nSend the number, or answer in your own words."
 			continue
 		}
 		fmt.Fprintf(&b, "- %s: send `%s`\n", Literal(c.Label), strings.ReplaceAll(c.Text, "`", "'"))
 	}
-	return strings.TrimSuffix(b.String()+end, "\n")
+	return strings.TrimSuffix(b.String(), "\n")
 }
