@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // A Choice is a possible answer to a message.
@@ -33,4 +34,16 @@ func WithChoices(md string, choices []Choice) string {
 		fmt.Fprintf(&b, "- %s: send `%s`\n", Literal(c.Label), strings.ReplaceAll(c.Text, "`", "'"))
 	}
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// Literal returns Markdown that displays s unchanged.
+func Literal(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if r < 0x80 && r != ' ' && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+			b.WriteByte('\\')
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
 }

@@ -55,9 +55,7 @@ func openFence(line string) (fence, bool) {
 	var f fence
 	rest := line
 	for len(f.quote) <= longest {
-		trimmed := strings.TrimLeft(rest, " \t")
-		f.indent += len(rest) - len(trimmed)
-		rest = trimmed
+		rest, f.indent = cutBlanks(rest, f.indent)
 		// A quotation counts only if nothing but quotations is before it.
 		if after, ok := strings.CutPrefix(rest, ">"); ok && f.indent == len(f.quote) {
 			rest = strings.TrimPrefix(after, " ")
@@ -128,8 +126,8 @@ func (f *fence) code(b *strings.Builder, src string, pos, end int) {
 		return
 	}
 	for line := range strings.Lines(src[pos:end]) {
-		n := len(line) - len(strings.TrimLeft(line, " "))
-		b.WriteString(line[min(n, f.indent):])
+		line, _ = dedent(line, f.indent)
+		b.WriteString(line)
 	}
 }
 

@@ -15,10 +15,11 @@ import (
 // White space at a split is dropped. Joining the pieces with white space restores the text, with
 // these exceptions. If a code fence must be split, it is closed in one piece and reopened in the
 // next with the same info string. There, one line break is dropped at a split between lines, and
-// nothing at other splits, and the lines after a reopened fence lose its indentation. Bold text
-// without other markup in it is closed and reopened likewise. A piece that begins with another row
-// of a table gets the names of the columns again. Blank lines before the first piece are dropped,
-// but not its indentation.
+// nothing at other splits, and the lines after a reopened fence lose its indentation. If an item of
+// a list must be split, the rest of it loses the item's indentation. Bold text without other markup
+// in it is closed and reopened likewise. A piece that begins with another row of a table gets the
+// names of the columns again. Blank lines before the first piece are dropped, but not its
+// indentation.
 //
 // No piece has more than eight bytes of source per unit of the limit, even if measure counts less.
 // If a piece can't fit, because a single character or a fence around it exceeds the limit, it is
@@ -65,6 +66,7 @@ type splitter struct {
 	tables  []tableSource
 	ratio   float64 // bytes of source per unit in the last piece, to estimate the next
 	bare    bool    // split fences without closing and reopening them
+	indent  int     // of the list item in which the current piece begins: see itemIndent
 }
 
 const blanks = " \t\r\n"
@@ -91,7 +93,7 @@ func (s *splitter) skip(pos int) int {
 
 // next returns the piece that begins at pos, and its end.
 func (s *splitter) next(pos int) (piece string, end int) {
-	s.bare = false
+	s.bare, s.indent = false, s.itemIndent(pos)
 	piece, end = s.fit(pos)
 	if end == pos {
 		s.bare = true
@@ -184,8 +186,12 @@ func (s *splitter) fenced(pos, end int) string {
 	if f := s.around(pos); f != nil && pos < f.body && f.quote == "" && f.body < end {
 		from, body = f, f.body // skip removed the indentation of the opening line
 	}
-	if s.bare || from == nil && to == nil {
+	if s.bare {
 		return strings.TrimRight(s.src[pos:end], blanks)
+	}
+	if from == nil && to == nil {
+		text, _ := s.dedented(pos, end)
+		return strings.TrimRight(text, blanks)
 	}
 	var b strings.Builder
 	b.WriteString(s.src[pos:body])
@@ -197,13 +203,14 @@ func (s *splitter) fenced(pos, end int) string {
 		from.code(&b, s.src, pos, end)
 		pos = min(from.end, end)
 	}
-	b.WriteString(s.src[pos:end])
+	text, indent := s.dedented(pos, end)
+	b.WriteString(text)
 	if to == nil {
 		return strings.TrimRight(b.String(), blanks)
 	}
 	b.WriteString("\n" + to.quote)
 	if from != to && to.quote == "" { // in a list, if this piece has its beginning
-		b.WriteString(strings.Repeat(" ", to.indent))
+		b.WriteString(strings.Repeat(" ", max(0, to.indent-indent)))
 	}
 	b.WriteString(to.marker)
 	return b.String()
