@@ -21,19 +21,34 @@ func Telegram(md string) string {
 // TelegramSource is the maximum length of HTML that Telegram parses, in bytes.
 const TelegramSource = 1 << 15
 
+// Telegram documents no limits of the entities of a message, which are what its tags become. It
+// shows the text of further entities without their style or link, and refuses a message whose
+// entities with their addresses have more than some 9,500 bytes: see
+// https://github.com/tdlib/telegram-bot-api/issues/165 and issue 820 there.
+const (
+	telegramEntities    = 100
+	telegramEntityBytes = 8000
+	telegramEntity      = 16 // bytes of an entity without an address
+)
+
 // TelegramLen returns the length of Telegram(md) as Telegram counts it: UTF-16 units of the visible
 // text, with tags and references resolved. The addresses of links may be much longer than the text
-// that people see. So HTML that exceeds [TelegramSource] counts as a text that exceeds Telegram's
-// limit of 4096 units.
+// that people see. So what uses more than half of another limit counts as a text that uses as much
+// of Telegram's limit of 4096 units.
 func TelegramLen(md string) int {
 	if isPlain(md) {
 		return units(md)
 	}
+	const limit = 4096
 	w := render(md, &telegram)
-	if source := w.out.Len(); source > TelegramSource {
-		return max(w.units, source/(TelegramSource/4096)+1)
+	share := func(n, most int) int {
+		if n <= most/2 {
+			return 0
+		}
+		return (n*limit + most - 1) / most
 	}
-	return w.units
+	return max(w.units, share(w.out.Len(), TelegramSource), share(w.entities, telegramEntities),
+		share(w.entities*telegramEntity+w.addresses, telegramEntityBytes))
 }
 
 // Plain renders md as text without markup. Addresses of links follow in parentheses.
@@ -87,6 +102,7 @@ func telegramPre(w *writer, language, s string) {
 	}
 	before := w.indent
 	w.indent = "" // the block itself shows its extent
+	w.entities++
 	w.out.WriteString(open)
 	w.text(s)
 	w.out.WriteString(end)
@@ -97,6 +113,7 @@ func plainPre(w *writer, _, s string) { w.text(s) }
 
 func telegramCode(w *writer, s string) {
 	w.breakLines()
+	w.entities++
 	w.out.WriteString("<code>")
 	w.text(s)
 	w.out.WriteString("</code>")
@@ -110,6 +127,8 @@ func telegramLink(r *renderer, n ast.Node, t target, instead string) {
 		return
 	}
 	r.w.breakLines()
+	r.w.entities++
+	r.w.addresses += len(t.address)
 	r.w.out.WriteString(`<a href="` + html.EscapeString(t.address) + `">`)
 	r.w.active[link]++
 	units := r.w.units

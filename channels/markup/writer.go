@@ -17,8 +17,12 @@ type writer struct {
 	width int // in columns, for dialects that wrap; 0: no limit
 
 	out     strings.Builder
-	units   int  // UTF-16 units of visible text, in dialects that need it
 	visible bool // something other than white space was written
+
+	// Only in dialects that need them:
+	units     int // UTF-16 units of visible text
+	entities  int // number of elements with tags
+	addresses int // total length of the addresses in tags, in bytes
 
 	pendingBreaks int         // pending line breaks
 	indent        string      // prefix of each line, inside lists and quotations
@@ -45,6 +49,7 @@ func (w *writer) begin(s style) {
 	w.active[s]++
 	if !w.d.lazy {
 		w.breakLines()
+		w.entities++
 		w.out.WriteString(w.d.marks[s].open)
 	}
 }

@@ -81,26 +81,32 @@ func TestSendOfMoreHTMLThanTelegramParses(t *testing.T) {
 	}
 }
 
-// A list of links with long addresses is split so that Telegram accepts each part as HTML.
-func TestSendOfManyLongLinks(t *testing.T) {
-	api, c, _ := start(t)
-	var list strings.Builder
-	for i := range 400 {
-		fmt.Fprintf(&list, "- [source %d](https://example.org/%s)\n", i, strings.Repeat("a", 280))
-	}
-	l := c.Limits(ada)
-	parts := markup.SplitFirst(list.String(), l.Text, 20, l.Measure)
-	for i, text := range parts {
-		if _, err := c.Send(t.Context(), bus.Part{To: ada, Text: text}); err != nil {
-			t.Errorf("part %d of %d bytes: %v", i, len(text), err)
+// A list of links is split so that Telegram accepts each part as HTML and keeps all its links,
+// whether the addresses are long or there are many in a small part of the text.
+func TestSendOfManyLinks(t *testing.T) {
+	for _, length := range []int{1, 80, 280} {
+		api, c, _ := start(t)
+		var list strings.Builder
+		for i := range 400 {
+			fmt.Fprintf(&list, "- [source %d](https://example.org/%s)\n", i, strings.Repeat("a", length))
 		}
-	}
-	links := 0
-	for _, m := range api.History(42) {
-		links += strings.Count(m.Source, "<a href=")
-	}
-	if links != 400 {
-		t.Errorf("%d links arrived in %d parts, want 400", links, len(parts))
+		l := c.Limits(ada)
+		parts := markup.SplitFirst(list.String(), l.Text, 20, l.Measure)
+		for i, text := range parts {
+			if _, err := c.Send(t.Context(), bus.Part{To: ada, Text: text}); err != nil {
+				t.Errorf("part %d of %d bytes: %v", i, len(text), err)
+			}
+		}
+		links := 0
+		for _, m := range api.History(42) {
+			n := strings.Count(m.Source, "<a href=")
+			if links += n; n > 100 {
+				t.Errorf("a message has %d links, of which Telegram drops those after the 100th", n)
+			}
+		}
+		if links != 400 {
+			t.Errorf("%d links arrived in %d parts, want 400", links, len(parts))
+		}
 	}
 }
 

@@ -21,12 +21,21 @@ var tags = map[string]string{
 // https://core.telegram.org/bots/api#html-style. Where that is unclear (attributes, unknown
 // references, end tags without a name) it follows tdlib's parser.
 func ParseHTML(s string) (string, error) {
+	text, _, err := parseHTML(s)
+	return text, err
+}
+
+// entityBytes is the size of an entity without an address. It is a guess.
+const entityBytes = 12
+
+// parseHTML is like ParseHTML, and also returns the size of the entities in bytes.
+func parseHTML(s string) (text string, size int, err error) {
 	if !strings.ContainsAny(s, "<&") {
-		return s, nil
+		return s, 0, nil
 	}
 	p := htmlParser{src: s}
-	err := p.parse()
-	return p.text.String(), err
+	err = p.parse()
+	return p.text.String(), p.size, err
 }
 
 // CheckHTML reports a violation of rules that Telegram documents but does not enforce: which tags
@@ -50,6 +59,7 @@ type htmlParser struct {
 	pos    int
 	text   strings.Builder
 	open   []string // names of the open tags
+	size   int      // of the entities so far, in bytes
 	strict bool
 }
 
@@ -181,8 +191,11 @@ func (p *htmlParser) startTag() error {
 		if key == "" {
 			break
 		}
-		if key == "class" {
+		switch key {
+		case "class":
 			class = value
+		case "href":
+			p.size += len(value)
 		}
 	}
 	if name == "span" && class != "tg-spoiler" {
@@ -192,6 +205,7 @@ func (p *htmlParser) startTag() error {
 		return err
 	}
 	p.open = append(p.open, name)
+	p.size += entityBytes
 	return nil
 }
 

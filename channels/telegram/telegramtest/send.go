@@ -9,11 +9,13 @@ import (
 )
 
 // maxText is the maximum length of a text in UTF-16 units after parsing, maxSource the maximum
-// bytes that Telegram parses, and maxRich the maximum length of a rich message in characters.
+// bytes that Telegram parses, maxEntities that of their entities, and maxRich the maximum length of
+// a rich message in characters.
 const (
-	maxText   = 4096
-	maxSource = 1 << 15
-	maxRich   = 32_768
+	maxText     = 4096
+	maxSource   = 1 << 15
+	maxEntities = 9500
+	maxRich     = 32_768
 )
 
 // send stores a message of the bot: a text, a rich message or a file.
@@ -200,10 +202,13 @@ func visible(c call, field string, longest int) (string, reply) {
 	case len(text) > maxSource:
 		return "", tooLong
 	case mode == "HTML":
-		parsed, err := ParseHTML(text)
+		parsed, size, err := parseHTML(text)
 		if err != nil {
 			return "", refuse(http.StatusBadRequest,
 				"Bad Request: can't parse entities: "+err.Error())
+		}
+		if size > maxEntities {
+			return "", refuse(http.StatusBadRequest, "Bad Request: ENTITIES_TOO_LONG")
 		}
 		text = parsed
 	case mode != "":
