@@ -218,6 +218,9 @@ func TestAskExpires(t *testing.T) {
 	}
 }
 
+// byReply is the end of a question in a group, where other messages may not be for the agent.
+const byReply = "\n\nTo answer, reply to this message."
+
 // In a group only the person who was asked can answer. Messages of others wait for their turn.
 func TestAskInGroup(t *testing.T) {
 	t.Parallel()
@@ -235,11 +238,11 @@ func TestAskInGroup(t *testing.T) {
 		w.put(in("8", "me too"))
 		code := w.code()
 		w.put(in("8", "/answer "+code+" mine"))
-		w.wantAnswers("g", "Which?", "I have asked somebody else.")
+		w.wantAnswers("g", "Which?"+byReply, "I have asked somebody else.")
 		w.model.Queue(llmtest.Say("and you"))
 		w.put(in("7", "this"))
 		w.wantQuiet()
-		w.wantAnswers("g", "Which?", "I have asked somebody else.", "fine", "and you")
+		w.wantAnswers("g", "Which?"+byReply, "I have asked somebody else.", "fine", "and you")
 		w.wantAsked(2, "user: P7 (owner): hello",
 			`assistant:  ask({"options":null,"question":"Which?"})`, "tool: The user answered: this")
 	})
@@ -256,9 +259,9 @@ func TestAskInGroupEndsSoon(t *testing.T) {
 		w.start()
 		w.put(w.inGroup("8", "ask me, and wait for a week"))
 		w.put(w.inGroup("7", "are you there?"))
-		w.wantAnswers("g", "Which?")
+		w.wantAnswers("g", "Which?"+byReply)
 		w.sleep(15 * time.Minute)
-		w.wantAnswers("g", "Which?", "then not", "here I am")
+		w.wantAnswers("g", "Which?"+byReply, "then not", "here I am")
 	})
 }
 

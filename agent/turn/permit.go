@@ -150,11 +150,16 @@ func answerer(t *turn) string {
 }
 
 // askInChat returns the message that asks q in the chat of t. Messages from people there go to
-// their conversation, so only a command answers a question of a job, a hook or a sub-agent.
+// their conversation, so only a command answers a question of a job, a hook or a sub-agent. In a
+// group a message reaches the conversation only if it is for the agent, as a reply is.
 func askInChat(t *turn, q *question.Question) bus.OutboundMessage {
 	out := askFor(q, !t.group && t.role.AtLeast(q.MinRole))
 	out.ReplyTo = t.ReplyTo
-	if q.Kind == question.Ask && !t.Session.IsConversation() {
+	switch {
+	case q.Kind != question.Ask:
+	case t.Session.IsConversation() && t.group:
+		out.Text += "\n\nTo answer, reply to this message."
+	case !t.Session.IsConversation():
 		out.Text += fmt.Sprintf("\n\nTo answer, send `/answer %s` and your answer.", q.Code)
 		for i := range out.Buttons {
 			out.Buttons[i].Number = 0
