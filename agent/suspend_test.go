@@ -55,6 +55,7 @@ func TestAskForNumbers(t *testing.T) {
 	for say, want := range map[string]string{
 		"1": "The user chose: 1", "2.": "The user answered: 2.", "5": "The user chose: 5",
 		"/answer CODE 1": "The user chose: 5", "/answer CODE 3": "The user chose: 1",
+		"/answer CODE\nI don't know": "The user answered: I don't know",
 	} {
 		t.Run(say, func(t *testing.T) {
 			inWorld(t, func(w *world) {

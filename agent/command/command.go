@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"gateway/agent/budget"
 	"gateway/agent/schedule"
@@ -213,10 +214,10 @@ func parse(text string) (name, args string) {
 	if !ok {
 		return "", ""
 	}
-	name = rest
-	if end := strings.IndexAny(rest, " \n\t\r"); end >= 0 {
-		name, args = rest[:end], strings.TrimSpace(rest[end:])
+	if strings.TrimLeftFunc(rest, unicode.IsSpace) != rest {
+		return "", ""
 	}
+	name, args = FirstWord(rest)
 	name = strings.ToLower(name)
 	if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
 		return "", ""

@@ -16,6 +16,9 @@ func TestParse(t *testing.T) {
 		{"/note first line\nsecond line\n", "note", "first line\nsecond line"},
 		{"/note\nonly below", "note", "only below"},
 		{"/dream-log 3", "dream-log", "3"},
+		{"/approve\u3000ABC", "approve", "ABC"}, // the blank of Japanese and Chinese keyboards
+		{"/approve\u00a0ABC\u3000", "approve", "ABC"},
+		{"/\u3000help", "", ""},
 		{"/etc/hosts", "", ""},
 		{"/etc/hosts is what?", "", ""},
 		{"/help@otherbot", "", ""},

@@ -61,13 +61,13 @@ func (d decisions) settle(
 
 // answer answers /answer CODE TEXT, which buttons send.
 func (d decisions) answer(ctx context.Context, r *Request) (Reply, error) {
-	code, text, _ := strings.Cut(r.Args, " ")
+	code, text := FirstWord(r.Args)
 	return d.decide(ctx, r, question.Ask, code,
 		func(tx *store.Tx, q *question.Question) (Reply, error) {
 			if !q.MayAnswer(&r.Message) {
 				return Reply{Text: "I have asked somebody else."}, errUndecided
 			}
-			if strings.TrimSpace(text) == "" {
+			if text == "" {
 				return Reply{Text: "Write your answer after the code, or just send it."}, errUndecided
 			}
 			chosen := d.Sessions.Answer(q, text)

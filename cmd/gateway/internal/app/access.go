@@ -70,8 +70,8 @@ func accessCommands(g *gate.Gate, l leaver, owned func() bool) []command.Command
 			})},
 		{Name: "group", Help: "in which groups I answer, and to what", MinRole: bus.Admin,
 			Run: func(ctx context.Context, r *command.Request) (command.Reply, error) {
-				if word, group, _ := strings.Cut(r.Args, " "); strings.EqualFold(word, "leave") {
-					return l.leave(ctx, r, strings.TrimSpace(group))
+				if word, group := command.FirstWord(r.Args); strings.EqualFold(word, "leave") {
+					return l.leave(ctx, r, group)
 				}
 				return decide(ctx, r)
 			}},
@@ -100,7 +100,7 @@ func whoami(_ context.Context, r *command.Request) (command.Reply, error) {
 // terminal, the first approved person becomes the owner, as with "gateway people approve".
 func approvePairing(tx *store.Tx, r *command.Request, owned bool) (command.Reply, error) {
 	people, now, args := gate.People{}, time.Now(), r.Args
-	word, code, _ := strings.Cut(args, " ")
+	word, code := command.FirstWord(args)
 	switch {
 	case args == "":
 		return pendingReply(tx, now)
@@ -187,7 +187,7 @@ const sayNamed = "I still answer there, because the configuration names it: remo
 // decideGroup runs /group [mention|always|ignore N]. It answers mistakes with a reply, not with an
 // error.
 func decideGroup(tx *store.Tx, r *command.Request, access *gate.Gate) (command.Reply, error) {
-	word, number, _ := strings.Cut(r.Args, " ")
+	word, number := command.FirstWord(r.Args)
 	state := gate.GroupState(strings.ToLower(word))
 	if r.Args == "" {
 		return groupsReply(tx, access)
@@ -196,7 +196,7 @@ func decideGroup(tx *store.Tx, r *command.Request, access *gate.Gate) (command.R
 		return command.Reply{Text: "Use `/group mention N`, `/group always N`, `/group ignore N` or " +
 			"`/group leave N`. `/group` shows the numbers."}, nil
 	}
-	id, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
+	id, err := strconv.ParseInt(number, 10, 64)
 	if err != nil {
 		// No group has the number 0, so Decide reports that there is none.
 		id = 0

@@ -110,9 +110,9 @@ func mcpCommand(client *mcp.Client) command.Command {
 	return command.Command{
 		Name: "mcp", Help: "MCP servers, and logging in to them", MinRole: bus.Admin,
 		Run: func(ctx context.Context, r *command.Request) (command.Reply, error) {
-			word, rest, _ := strings.Cut(r.Args, " ")
+			word, rest := command.FirstWord(r.Args)
 			text, err := "", error(nil)
-			switch rest = strings.TrimSpace(rest); word {
+			switch word {
 			case "":
 				text = listServers(client.States())
 			case "login":
@@ -124,8 +124,8 @@ func mcpCommand(client *mcp.Client) command.Command {
 			case "code":
 				text, err = finishLogin(ctx, client, rest)
 			case "agree":
-				name, code, _ := strings.Cut(rest, " ")
-				if err = client.Approve(ctx, name, strings.TrimSpace(code)); err == nil {
+				name, code := command.FirstWord(rest)
+				if err = client.Approve(ctx, name, code); err == nil {
 					text = "I use the tools of `" + name + "` as they are now."
 				}
 			case "logout":
