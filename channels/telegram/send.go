@@ -274,7 +274,9 @@ func (c *Channel) post(ctx context.Context, o *outgoing) (json.RawMessage, error
 func (o *outgoing) applyRefusal(err error) string {
 	p := o.params
 	switch {
-	case p["message_thread_id"] != "" && hasText(err, "message thread not found"):
+	// Telegram has two answers for a deleted topic.
+	case p["message_thread_id"] != "" && (hasText(err, "message thread not found") ||
+		hasText(err, "TOPIC_DELETED")):
 		delete(p, "message_thread_id")
 		return "without topic"
 	// The comparison makes this happen once: Telegram could name a further id for the new group.
