@@ -10,6 +10,7 @@ import (
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/pool"
 	"gateway/agent/tool"
+	"gateway/agent/tools/ask"
 	"gateway/agent/turn"
 	"gateway/bus"
 )
@@ -194,6 +195,34 @@ func TestProgressOfFollowup(t *testing.T) {
 			if m.Stream != want[3*i].Stream {
 				t.Errorf("answer %d ends the preview %q, want %q", i, m.Stream, want[3*i].Stream)
 			}
+		}
+	})
+}
+
+// The preview of a turn that is suspended ends, but the turn has not stopped. When it goes on, its
+// preview does, too, and the answer takes the place of that.
+func TestProgressWaits(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		seen := w.watch("a")
+		w.tools(ask.New())
+		w.model.Queue(asksFor("Which?"), slowly("one two three", time.Minute))
+		w.start()
+		w.say("a", "hello")
+		all := seen()
+		last := all[len(all)-1]
+		if !last.Ended || !last.Void || !last.Waits {
+			t.Fatalf("the preview ends with %+v, want it to wait", last)
+		}
+		w.say("a", "this")
+		w.sleep(time.Hour)
+		grown := false
+		for _, p := range seen()[len(all):] {
+			grown = grown || p.Stream == last.Stream && p.Text != ""
+		}
+		if m := w.outbox("a")[1]; !grown || m.Stream != last.Stream {
+			t.Errorf("the preview has grown: %v; the answer replaces %q, want %q", grown, m.Stream,
+				last.Stream)
 		}
 	})
 }

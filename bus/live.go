@@ -15,6 +15,7 @@ type Progress struct {
 	Since   time.Time // with Status: since when; zero: unknown
 	Ended   bool      // only the OutboundMessage of this stream follows
 	Void    bool      // with Ended: not even the OutboundMessage follows; the answer was stopped
+	Waits   bool      // with Void: it was not stopped, but waits for somebody and may grow later
 }
 
 // Live passes on the newest [Progress] of each stream. Publish never waits: it replaces the

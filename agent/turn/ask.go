@@ -217,11 +217,17 @@ func (t *preview) hide() bool {
 }
 
 // showEnd ends the preview. void says that no message replaces it.
-func (t *preview) showEnd(void bool) {
+func (t *preview) showEnd(void bool) { t.showLast(void, false) }
+
+// showWait ends the preview because the turn is suspended.
+func (t *preview) showWait() { t.showLast(true, true) }
+
+// showLast ends the preview. void and waits are as in [bus.Progress].
+func (t *preview) showLast(void, waits bool) {
 	// An earlier process, or the same turn before it was suspended, may have shown something.
 	if t.hide() || void && t.ID != 0 && (t.Attempts > 1 || t.woken) {
 		p := t.progress()
-		p.Ended, p.Void = true, void
+		p.Ended, p.Void, p.Waits = true, void, waits
 		t.env.Live.Publish(p)
 	}
 	t.mu.Lock()

@@ -131,7 +131,7 @@ func (t *runner) attempt(ctx context.Context, batch []bus.Received) (out *Outcom
 	case errors.Is(err, ErrGone):
 		return out, nil // the messages were dropped
 	case errors.Is(err, errSuspended):
-		t.showEnd(true)
+		t.showWait()
 		t.First = false // the transcript now has more than the first messages
 		out.State, out.Question, out.Cancel = Suspended, t.asked, t.cancelCall
 		out.Answers = t.answers

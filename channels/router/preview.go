@@ -27,6 +27,7 @@ type preview struct {
 	elapsed string    // since then, as it is shown
 	ended   bool
 	stopped bool // ended, and no answer replaces it
+	waits   bool // stopped only until somebody has answered
 
 	began   time.Time // when the first progress arrived
 	edited  time.Time // when the preview last changed
@@ -105,7 +106,7 @@ func (v *display) applyUpdate(update *bus.Progress) {
 		}
 		v.turnTo(update.Stream)
 	}
-	p.replyTo, p.ended, p.stopped = update.ReplyTo, update.Ended, update.Void
+	p.replyTo, p.ended, p.stopped, p.waits = update.ReplyTo, update.Ended, update.Void, update.Waits
 	if !update.Ended {
 		p.text, p.status, p.since = update.Text, update.Status, update.Since
 	}
@@ -265,10 +266,13 @@ func (v *display) stopPreviews(ctx context.Context, streams []string) time.Durat
 const stoppedMark = "… (stopped)"
 
 // endStopped ends the preview of a stopped answer. Its messages stay, without the status line and
-// with stoppedMark. It returns how long to wait before the next call.
+// with stoppedMark. If the answer only waits, there is no mark, and messages without a text of the
+// answer are removed: more of it comes below the question. endStopped returns how long to wait
+// before the next call.
 func (v *display) endStopped(ctx context.Context) time.Duration {
 	p := &v.preview
 	p.status = ""
+	shown := len(p.ids) > 0
 	for {
 		n, text := v.stale(ctx, v.a.limits(v.to))
 		if n < 0 || n == len(p.ids) || p.failed {
@@ -279,10 +283,13 @@ func (v *display) endStopped(ctx context.Context) time.Duration {
 		}
 		v.showText(ctx, n, text)
 	}
-	if len(p.ids) > 0 {
-		if v.a.finisher != nil {
-			v.a.finisher.Finish(ctx, v.to, p.ids, nil)
-		}
+	if wait := v.removeSurplus(ctx); wait > 0 {
+		return wait
+	}
+	if len(p.ids) > 0 && v.a.finisher != nil {
+		v.a.finisher.Finish(ctx, v.to, p.ids, nil)
+	}
+	if shown {
 		err := v.r.db.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 			return v.r.outbox.ForgetPreview(tx, p.stream)
 		})
@@ -292,6 +299,33 @@ func (v *display) endStopped(ctx context.Context) time.Duration {
 	}
 	*p = preview{}
 	return time.Millisecond
+}
+
+// removeSurplus removes the messages of a waiting answer that show none of its text. It returns how
+// long to wait before the next call. A message that can't be removed stays.
+func (v *display) removeSurplus(ctx context.Context) time.Duration {
+	p := &v.preview
+	if !p.waits || v.a.remover == nil {
+		return 0
+	}
+	needed := len(p.ids)
+	_ = v.c.withRecover(ctx, func() error { needed = len(p.pieces(v.a.limits(v.to))); return nil })
+	for len(p.ids) > needed {
+		if wait := v.a.wait(v.to, v.r.now()); wait > 0 {
+			return wait
+		}
+		last := len(p.ids) - 1
+		err := v.a.remover.Remove(ctx, v.to, p.ids[last])
+		if limit, ok := errors.AsType[*channels.RateError](err); ok && limit.After > 0 {
+			v.a.pause(limit, v.to, v.r.now())
+			continue
+		}
+		if err != nil {
+			v.r.log.InfoContext(ctx, "status not removed", "to", v.to.String(), "err", err)
+		}
+		p.ids, p.texts = p.ids[:last], p.texts[:last]
+	}
+	return 0
 }
 
 // tickEvery is how often the elapsed time of an activity is updated.
@@ -314,10 +348,14 @@ func (p *preview) pieces(l channels.Limits) []string {
 	if l.Text > 0 {
 		pieces = markup.SplitFirst(p.text, l.Text, maxParts, l.Measure)
 	}
-	if p.stopped {
+	switch {
+	case p.waits && p.text == "":
+		return nil
+	case p.waits:
+		return pieces
+	case p.stopped:
 		return p.withStopMark(pieces, l)
-	}
-	if p.status == "" {
+	case p.status == "":
 		return pieces
 	}
 	status := "_" + p.status + p.elapsed + "_"

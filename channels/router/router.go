@@ -374,7 +374,7 @@ func (r *Router) readLive(ctx, work context.Context) {
 			}
 			c.update(p)
 		}
-		if p.Ended {
+		if p.Ended && !p.Waits {
 			r.previews.end(p.Stream)
 		}
 		r.mu.Unlock()

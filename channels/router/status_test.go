@@ -102,6 +102,70 @@ func TestStopped(t *testing.T) {
 	}
 }
 
+// An answer that waits for somebody is not stopped: its text stays, and a message that only says
+// what the agent was doing is removed. The answer goes on below the question.
+func TestWaits(t *testing.T) {
+	for _, tt := range []struct {
+		name, text string
+		want       []string // above the question
+	}{
+		{"text and status", "I see.", []string{"I see."}},
+		{"status only", "", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.start()
+				w.progress(bus.Progress{To: chatA, Stream: "s", Text: tt.text, Status: "asks"})
+				w.sleep(time.Second)
+				w.store(bus.OutboundMessage{To: chatA, Text: "Which?"})
+				w.progress(bus.Progress{To: chatA, Stream: "s", Ended: true, Void: true, Waits: true})
+				w.sleep(10 * time.Second)
+				want := append(slices.Clone(tt.want), "Which?")
+				w.wantRead(chatA, want...)
+				if n := w.rows("previews"); n != 0 {
+					t.Errorf("%d previews are noted while the answer waits", n)
+				}
+				w.show(chatA, "s", "Then")
+				w.sleep(2 * time.Second)
+				w.wantRead(chatA, append(want, "Then")...)
+				w.store(bus.OutboundMessage{To: chatA, Text: "Then this.", Stream: "s"})
+				w.sleep(time.Second)
+				w.wantRead(chatA, append(want, "Then this.")...)
+			})
+		})
+	}
+}
+
+// If the platform limits the calls, the status of an answer that waits is removed later. If it
+// refuses them, the status stays.
+func TestWaitsForLimit(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		err  error
+		want []string
+	}{
+		{"limit", &channels.RateError{After: 3 * time.Second}, nil},
+		{"refusal", channels.ErrRefused, []string{"_asks_"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.fail = func(_ context.Context, c call) error {
+					if c.kind == "remove" && c.at < 4*time.Second {
+						return tt.err
+					}
+					return nil
+				}
+				w.start()
+				w.progress(bus.Progress{To: chatA, Stream: "s", Status: "asks"})
+				w.sleep(time.Second)
+				w.progress(bus.Progress{To: chatA, Stream: "s", Ended: true, Void: true, Waits: true})
+				w.sleep(10 * time.Second)
+				w.wantRead(chatA, tt.want...)
+			})
+		})
+	}
+}
+
 // The message "Stopped." is sent after the last edit of the stopped answer, even if it comes
 // before the news of the stop. The mark "(stopped)" fits into the message.
 func TestStoppedBefore(t *testing.T) {
