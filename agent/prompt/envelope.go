@@ -16,29 +16,39 @@ import (
 // TimeLayout is the layout of the time at the beginning of each message of a person.
 const TimeLayout = "Monday 2006-01-02 15:04 -07:00"
 
-// JoinParts returns the messages of batch as people see them. It joins the parts of an
-// album, and puts an edited message in the place of the original, if batch has it.
+// JoinParts returns the messages of batch as people see them. It puts an edited message in the
+// place of the original, if batch has it, and then joins the parts of an album.
 func JoinParts(batch []bus.Received) []bus.InboundMessage {
 	var list []bus.InboundMessage
+	for _, m := range current(batch) {
+		last := len(list) - 1
+		if last >= 0 && m.Album != "" && list[last].Album == m.Album {
+			list[last].Text = strings.TrimSpace(list[last].Text + "\n" + m.Text)
+			list[last].Attachments = slices.Concat(list[last].Attachments, m.Attachments)
+		} else {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// current returns the messages of batch, each with its newest wording. An edit remains a message of
+// its own if batch lacks the original.
+func current(batch []bus.Received) (list []bus.InboundMessage) {
 	for _, r := range batch {
 		m := r.Message
-		last := len(list) - 1
 		i := slices.IndexFunc(list, func(o bus.InboundMessage) bool {
 			// The chats of a person may be one conversation. Their messages can have equal IDs.
 			return m.Edits != "" && o.ID == m.Edits && o.From.Account == m.From.Account &&
 				o.From.Chat == m.From.Chat
 		})
-		switch {
-		case i >= 0:
-			list[i].Text = m.Text
-			if len(m.Attachments) > 0 {
-				list[i].Attachments = m.Attachments
-			}
-		case last >= 0 && m.Album != "" && list[last].Album == m.Album:
-			list[last].Text = strings.TrimSpace(list[last].Text + "\n" + m.Text)
-			list[last].Attachments = slices.Concat(list[last].Attachments, m.Attachments)
-		default:
+		if i < 0 {
 			list = append(list, m)
+			continue
+		}
+		list[i].Text = m.Text
+		if len(m.Attachments) > 0 {
+			list[i].Attachments = m.Attachments
 		}
 	}
 	return list

@@ -34,6 +34,36 @@ func TestJoinEdited(t *testing.T) {
 	}
 }
 
+// An edit of one part of an album replaces the caption of that part. The other parts keep their
+// captions and files.
+func TestJoinEditedAlbum(t *testing.T) {
+	photo := func(ref string) []bus.Attachment {
+		return []bus.Attachment{{Kind: bus.Photo, Ref: ref}}
+	}
+	for _, edited := range []string{"1", "2"} {
+		var batch []bus.Received
+		for _, m := range []bus.InboundMessage{
+			{ID: "1", Album: "x", Text: "tea", Attachments: photo("a")},
+			{ID: "2", Album: "x", Text: "bread", Attachments: photo("b")},
+			{ID: edited + "#1", Edits: edited, Text: "cake", Attachments: photo("e")},
+		} {
+			batch = append(batch, bus.Received{Message: m})
+		}
+		got := ""
+		for _, m := range JoinParts(batch) {
+			got += m.Text
+			for _, a := range m.Attachments {
+				got += " " + a.Ref
+			}
+			got += "\n"
+		}
+		want := map[string]string{"1": "cake\nbread e b\n", "2": "tea\ncake a e\n"}[edited]
+		if got != want {
+			t.Errorf("after an edit of %s, joined to %q, want %q", edited, got, want)
+		}
+	}
+}
+
 func TestEnvelope(t *testing.T) {
 	t.Parallel()
 	zone := time.FixedZone("", 8*3600)
