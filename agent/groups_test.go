@@ -11,6 +11,7 @@ import (
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/pool"
+	"gateway/agent/tool"
 	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/store"
@@ -49,6 +50,34 @@ func TestGroupAnswersEach(t *testing.T) {
 					"to c replies to 3 [3]", "to a again replies to 4 [4]"}
 				if !slices.Equal(got, want) {
 					t.Errorf("the group reads %q, want %q", got, want)
+				}
+			})
+		})
+	}
+}
+
+// A person adds a question to the one that is being answered, and the gateway restarts. The answer
+// to the addition quotes it, as it would without the restart.
+func TestGroupQuotesAdditionAfterRestart(t *testing.T) {
+	for name, first := range map[string]llmtest.Step{
+		"between tools": uses("look"), "after an answer": llmtest.Say("to the first"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.tools(act("look", tool.Pure, always("seen")))
+				release := make(chan struct{})
+				w.model.Queue(held(first, release), held(llmtest.Say("never"), make(chan struct{})))
+				w.start()
+				w.put(w.inGroup("a", "one"))
+				w.put(w.inGroup("a", "two"))
+				close(release)
+				w.settle()
+				w.model.Queue(llmtest.Say("to the second"))
+				w.restart()
+				list := w.outbox("g")
+				last := list[len(list)-1]
+				if last.Text != "to the second" || last.ReplyTo != "2" {
+					t.Errorf("%q quotes %q, want the second message", last.Text, last.ReplyTo)
 				}
 			})
 		})

@@ -110,9 +110,9 @@ func BeginTurn(tx *store.Tx, t *Turn, title string, lease store.Lease, now time.
 
 // Append adds messages to the transcript of t. It reports [ErrEnded] if t has ended.
 func Append(tx *store.Tx, t *Turn, now time.Time, messages ...llm.Message) error {
-	n, err := tx.Exec("UPDATE turns SET updated_ms = $1, answers = $2, tokens = $3, cost = $4 "+
-		"WHERE id = $5 AND state = 'running' AND epoch = $6",
-		now.UnixMilli(), t.Answers, t.Tokens, t.Cost, t.ID, t.Epoch)
+	n, err := tx.Exec("UPDATE turns SET updated_ms = $1, reply_to = $2, answers = $3, tokens = $4, "+
+		"cost = $5 WHERE id = $6 AND state = 'running' AND epoch = $7",
+		now.UnixMilli(), t.ReplyTo, t.Answers, t.Tokens, t.Cost, t.ID, t.Epoch)
 	if err == nil && n == 0 {
 		err = ErrEnded
 	}

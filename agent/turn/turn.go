@@ -293,6 +293,9 @@ func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err erro
 	out := t.outbound(t.visibleText(m.Text))
 	ended, later, spoken := t.Turn, false, false
 	ended.Answers++
+	if len(batch) > 0 {
+		ended.ReplyTo = QuoteID(batch[len(batch)-1].Message)
+	}
 	now := t.env.Now()
 	err = t.tx(ctx, func(tx *store.Tx) error {
 		if err := t.deliver(tx, out); err != nil {
@@ -336,7 +339,6 @@ func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err erro
 	t.recall(append([]llm.Message{m}, more...)...)
 	t.answers = nil
 	t.addWriters(batch)
-	t.ReplyTo = QuoteID(batch[len(batch)-1].Message)
 	t.partial, t.closing, t.continued, t.blanks = "", "", 0, 0
 	t.showBegin()
 	return false, nil
@@ -364,11 +366,13 @@ func (t *runner) boundary(ctx context.Context) error {
 			t.mailbox.Claimed(err)
 			return err
 		}
+		joined := t.Turn
+		joined.ReplyTo = QuoteID(batch[len(batch)-1].Message)
 		err = t.txSoon(ctx, func(tx *store.Tx) error {
 			if err := r.touch(tx); err != nil {
 				return err
 			}
-			return t.append(tx, &t.Turn, batch, messages)
+			return t.append(tx, &joined, batch, messages)
 		})
 		if errors.Is(err, ErrGone) { // the messages were dropped
 			return t.boundary(ctx)
@@ -376,9 +380,9 @@ func (t *runner) boundary(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		t.Turn = joined
 		t.recall(messages...)
 		t.addWriters(batch)
-		t.ReplyTo = QuoteID(batch[len(batch)-1].Message)
 	}
 	return nil
 }
