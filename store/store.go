@@ -411,7 +411,7 @@ func (db *DB) Run(ctx context.Context) error {
 			continue
 		}
 		_, err := pool.ExecContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)")
-		if err != nil && !isUnusable(err) && ctx.Err() == nil {
+		if err != nil && !IsUnusable(err) && ctx.Err() == nil {
 			return fmt.Errorf("store: checkpoint: %w", err)
 		}
 	}

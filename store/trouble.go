@@ -22,10 +22,10 @@ const (
 	lastRetry    = time.Second
 )
 
-// isUnusable reports whether err says that the database is temporarily unusable: the disk is full
+// IsUnusable reports whether err says that the database is temporarily unusable: the disk is full
 // or fails, or another program holds the lock. The statement is not at fault, and a person can
 // solve the problem.
-func isUnusable(err error) bool {
+func IsUnusable(err error) bool {
 	if errors.Is(err, errReader) {
 		return true
 	}
@@ -70,7 +70,7 @@ func IsLost(err error) bool {
 	if errors.Is(err, errClosed) || errors.Is(err, ErrFenced) {
 		return true
 	}
-	if isUnusable(err) {
+	if IsUnusable(err) {
 		return !errors.Is(err, errReader) // which only delays a repair
 	}
 	e, ok := errors.AsType[*sqlite.Error](err)
@@ -127,7 +127,7 @@ func RowErrors(err error) (list []*RowError, ok bool) {
 // gives up after the patience of w, or when done is closed.
 func (w *writer) persist(done <-chan struct{}, try func() error) error {
 	err := try()
-	if !isUnusable(err) || w.patience == 0 {
+	if !IsUnusable(err) || w.patience == 0 {
 		return err
 	}
 	began, wait, limit, hurry := time.Now(), firstRetry, w.patience, w.hurry
@@ -149,7 +149,7 @@ func (w *writer) persist(done <-chan struct{}, try func() error) error {
 		}
 		timer.Stop()
 		wait = min(2*wait, lastRetry)
-		if err = try(); !isUnusable(err) {
+		if err = try(); !IsUnusable(err) {
 			return err
 		}
 	}

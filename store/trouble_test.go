@@ -74,7 +74,7 @@ func TestUnusableAtStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if _, err := BeginLife(t.Context(), db, began, 1); !isUnusable(err) {
+		if _, err := BeginLife(t.Context(), db, began, 1); !IsUnusable(err) {
 			t.Errorf("BeginLife = %v, want the reason why it can't write", err)
 		}
 		if waited := time.Since(began); waited != 0 {
@@ -119,7 +119,7 @@ func TestManyFullAtTheEnd(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() {
-				if err := db.Tx(t.Context(), insert(long)); !isUnusable(err) {
+				if err := db.Tx(t.Context(), insert(long)); !IsUnusable(err) {
 					t.Errorf("Tx = %v without room", err)
 				}
 			})
@@ -141,7 +141,7 @@ func TestFullAtTheEnd(t *testing.T) {
 		fillUp(t, db)
 		began := time.Now()
 		time.AfterFunc(time.Minute, func() { db.ShortenWaits(); db.ShortenWaits() })
-		if err := db.Tx(t.Context(), insert(long)); !isUnusable(err) {
+		if err := db.Tx(t.Context(), insert(long)); !IsUnusable(err) {
 			t.Errorf("Tx = %v without room", err)
 		}
 		if took := time.Since(began); took < time.Minute || took > time.Minute+2*lastPatience {
@@ -154,7 +154,7 @@ func TestFullAtTheEnd(t *testing.T) {
 		defer beside.Close()
 		fillUp(t, beside)
 		began = time.Now()
-		if err := beside.Tx(t.Context(), insert(long)); !isUnusable(err) {
+		if err := beside.Tx(t.Context(), insert(long)); !IsUnusable(err) {
 			t.Errorf("Tx = %v without room", err)
 		}
 		if took := time.Since(began); took != 0 {

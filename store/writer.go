@@ -170,13 +170,13 @@ func (w *writer) commit(group []*request) {
 		group[0].err = err
 		return
 	}
-	if !isUnusable(err) {
+	if !IsUnusable(err) {
 		err = w.persist(nil, func() error { return w.transact(group, w.runApart) })
 		if err == nil {
 			return
 		}
 	}
-	waited := isUnusable(err) // all of them waited
+	waited := IsUnusable(err) // all of them waited
 	for _, r := range group {
 		try := func() error { return w.transact([]*request{r}, w.run) }
 		if waited {
@@ -288,7 +288,7 @@ func (w *writer) runApart(r *request) error {
 		return fmt.Errorf("store: savepoint: %w", err)
 	}
 	if r.err = w.run(r); r.err != nil {
-		if isUnusable(r.err) {
+		if IsUnusable(r.err) {
 			return r.err
 		}
 		// After some errors SQLite ends the whole transaction, and the savepoint with it.

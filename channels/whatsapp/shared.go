@@ -33,7 +33,8 @@ type openStorage struct {
 	users       sync.WaitGroup // no Add unless sharedStore.open is this one
 }
 
-// hold opens the store of a linked account for Run, and lets others use it.
+// hold opens the store of a linked account for Run, and lets others use it. Messages are received
+// until ctx is done.
 func (s *sharedStore) hold(ctx context.Context) (*openStorage, error) {
 	select {
 	case s.opening <- struct{}{}:
@@ -58,6 +59,7 @@ func (s *sharedStore) hold(ctx context.Context) (*openStorage, error) {
 		return nil, errors.Join(&unlinkedError{reason}, st.close())
 	}
 	h := &openStorage{st: st, device: device, sessionLock: sessionlock.Attach(device)}
+	device.EventBuffer = &patientBuffer{device.EventBuffer, ctx.Done(), s.log}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open = h

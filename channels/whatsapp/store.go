@@ -195,3 +195,61 @@ func readStore(ctx context.Context, path string, value any, query string, args .
 	}
 	return errors.Join(db.QueryRowContext(ctx, query, args...).Scan(value), db.Close())
 }
+
+// A patientBuffer is the store in which the client decrypts messages. While the store is unusable,
+// for example because the disk is full, decrypting waits. The client would take the error for a
+// lost key: it would acknowledge the message and ask for it again, four times at most.
+type patientBuffer struct {
+	wastore.EventBuffer
+	ended <-chan struct{} // closed when no message is accepted any more
+	log   *slog.Logger
+}
+
+// How long a patientBuffer waits between two attempts.
+const (
+	firstWait = 50 * time.Millisecond
+	lastWait  = time.Second
+)
+
+// GetBufferedEvent returns a message that was decrypted, but not handled.
+func (b *patientBuffer) GetBufferedEvent(
+	ctx context.Context, hash [32]byte,
+) (e *wastore.BufferedEvent, err error) {
+	err = b.persist(ctx, func() (err error) {
+		e, err = b.EventBuffer.GetBufferedEvent(ctx, hash)
+		return err
+	})
+	return e, err
+}
+
+// DoDecryptionTxn decrypts a message. After an error the transaction has changed no key, so f can
+// be called again.
+func (b *patientBuffer) DoDecryptionTxn(
+	ctx context.Context, f func(context.Context) error,
+) error {
+	return b.persist(ctx, func() error { return b.EventBuffer.DoDecryptionTxn(ctx, f) })
+}
+
+// persist calls try until it succeeds or fails for a reason other than an unusable store. If it
+// returns [context.Canceled], the client does not acknowledge the message, and WhatsApp delivers it
+// again.
+func (b *patientBuffer) persist(ctx context.Context, try func() error) error {
+	for wait := firstWait; ; wait = min(2*wait, lastWait) {
+		err := try()
+		if !store.IsUnusable(err) {
+			return err
+		}
+		if wait == firstWait {
+			b.log.WarnContext(ctx, "a message waits: its keys can't be stored", "err", err)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+			continue
+		case <-ctx.Done():
+		case <-b.ended:
+		}
+		timer.Stop()
+		return context.Canceled
+	}
+}

@@ -232,6 +232,47 @@ func TestKeysLost(t *testing.T) {
 	}
 }
 
+// TestStoreFull checks that a message waits while its keys can't be stored, and is received once
+// there is room again, also by the next session. The client would ask for it a few times only.
+func TestStoreFull(t *testing.T) {
+	t.Parallel()
+	for name, restart := range map[string]bool{"room": false, "restart": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := start(t)
+			stop := w.run()
+			w.say("one")
+			w.receive(1)
+			limit := func(full bool) {
+				t.Helper()
+				if err := w.ch.LimitStore(full); err != nil {
+					t.Fatal(err)
+				}
+			}
+			limit(true)
+			long := strings.Repeat("two ", 5000)
+			w.say(long)
+			w.wait("the message waits", func() bool {
+				return strings.Contains(w.log.String(), "a message waits: its keys can't be stored")
+			})
+			if restart {
+				if err := stop(); !errors.Is(err, context.Canceled) {
+					t.Fatal(err)
+				}
+				w.run() // the limit belongs to the connection that was closed
+			} else {
+				limit(false)
+			}
+			w.say("three")
+			list := w.receive(3)
+			if list[1].Text != strings.TrimSpace(long) && list[1].Text != long || list[2].Text != "three" {
+				t.Errorf("received %.20q and then %.20q, want the messages in order", list[1].Text,
+					list[2].Text)
+			}
+		})
+	}
+}
+
 // TestSwallowedAck checks that a message whose acknowledgement is lost is shown once, no matter
 // how often it is sent.
 func TestSwallowedAck(t *testing.T) {
