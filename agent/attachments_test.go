@@ -500,8 +500,8 @@ func TestStopDuringFetchForJoiner(t *testing.T) {
 	})
 }
 
-// A message that is dropped while its file is being fetched delays no later message: nothing fetches
-// the file again.
+// A message that is dropped while its file is being fetched delays no later message: nothing
+// fetches the file again.
 func TestDroppedDuringFetch(t *testing.T) {
 	t.Parallel()
 	for role, want := range map[bus.Role]string{
