@@ -222,6 +222,42 @@ func TestResumeOfGiantTurn(t *testing.T) {
 	})
 }
 
+// A turn goes on after its own messages, even if another turn of the session has written since.
+func TestResumeBehindAnotherTurn(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.leave("a", "first", 1)
+		other := w.leave("a", "second", 1)
+		w.tx(func(tx *store.Tx) error {
+			err := session.EndTurn(tx, &other, session.Done, time.Now(),
+				llm.Message{Role: llm.Assistant, Text: "two"})
+			return errors.Join(err, w.deps.Inbox.Finish(tx, other.ID))
+		})
+		w.model.Queue(llmtest.Say("one"))
+		w.start()
+		w.wantQuiet()
+		w.wantAsked(1, "user: second", "assistant: two", "user: first")
+		w.wantAnswers("a", "one")
+	})
+}
+
+// A turn without messages fails once, instead of being resumed forever.
+func TestResumeWithoutMessages(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.model.Queue(llmtest.Say("hi"), llmtest.Say("well"))
+		w.start()
+		w.say("a", "hello")
+		w.must(w.stop())
+		lost := w.leave("a", "and?", 1)
+		w.exec("DELETE FROM messages WHERE turn = $1", lost.ID)
+		w.start()
+		w.say("a", "how are you?")
+		w.wantQuiet()
+		w.wantAnswers("a", "hi", turn.SayBroken, "well")
+	})
+}
+
 // A turn that was stopped before its worker runs makes no model call.
 func TestResumeOfStoppedTurn(t *testing.T) {
 	t.Parallel()

@@ -97,11 +97,17 @@ func (t *conversation) loadParts(ctx context.Context) (system *prompt.System, er
 		return system, err
 	}
 	t.history = make([]llm.Message, 0, len(h.Entries)+8)
-	for _, e := range h.Entries {
-		if e.Turn != t.ID {
-			t.older++
+	// The turn's own messages come last, even if another turn has written after them. Otherwise the
+	// end of that turn would look like the end of this one.
+	for _, own := range []bool{false, true} {
+		for _, e := range h.Entries {
+			if (e.Turn == t.ID) == own {
+				t.history = append(t.history, e.Message)
+			}
 		}
-		t.history = append(t.history, e.Message)
+		if !own {
+			t.older = len(t.history)
+		}
 	}
 	// Nobody has written again since the turns before, so their foreign text still counts.
 	if t.proactive() {

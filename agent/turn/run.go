@@ -149,7 +149,8 @@ func (t *runner) attempt(ctx context.Context, batch []bus.Received) (out *Outcom
 }
 
 // stopped writes the usage of a turn that was ended from outside. If the turn still runs, the stop
-// was meant for the session's previous turn: then stopped returns the turn.
+// was meant for the session's previous turn: then stopped returns the turn. A turn that still runs
+// although nobody has stopped it lacks its messages: it fails, because it can't go on.
 func (t *runner) stopped(ctx context.Context) (resume *session.Turn, err error) {
 	var running *session.Turn
 	err = t.tx(ctx, func(tx *store.Tx) (err error) {
@@ -163,6 +164,10 @@ func (t *runner) stopped(ctx context.Context) (resume *session.Turn, err error) 
 	})
 	if err != nil || running == nil || running.ID != t.ID || running.Epoch != t.Epoch {
 		return nil, err
+	}
+	if !errors.Is(context.Cause(ctx), ErrStopped) {
+		t.logger().ErrorContext(ctx, "turn has no messages")
+		return nil, t.fail(ctx, SayBroken)
 	}
 	return running, nil
 }
