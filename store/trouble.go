@@ -142,7 +142,7 @@ func (w *writer) persist(done <-chan struct{}, try func() error) error {
 		select {
 		case <-timer.C:
 		case <-hurry:
-			limit, hurry = since+lastPatience, nil
+			limit, hurry = since+max(0, lastPatience-time.Since(w.hurried)), nil
 		case <-done:
 			timer.Stop()
 			return err
@@ -201,6 +201,13 @@ func (db *DB) OnTrouble(fn func(error)) {
 	db.write.onTrouble = fn
 }
 
-// ShortenWaits makes waiting writes and reads give up after some seconds. Call it when the process
-// stops.
-func (db *DB) ShortenWaits() { db.write.hurryOnce.Do(func() { close(db.write.hurry) }) }
+// ShortenWaits makes waiting writes and reads give up after some seconds. Later ones wait for the
+// rest of these seconds only, so that a process that writes in several steps ends in time. Call it
+// when the process stops.
+func (db *DB) ShortenWaits() {
+	w := db.write
+	w.hurryOnce.Do(func() {
+		w.hurried = time.Now()
+		close(w.hurry)
+	})
+}

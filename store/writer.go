@@ -30,6 +30,7 @@ type writer struct {
 
 	patience  time.Duration // how long a transaction waits for an unusable database
 	hurry     chan struct{} // closed when the process stops
+	hurried   time.Time     // when hurry was closed
 	hurryOnce sync.Once
 
 	mu        sync.Mutex
