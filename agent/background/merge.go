@@ -141,14 +141,28 @@ func endSeparated(tx *store.Tx, t *session.Turn, now time.Time) error {
 		}
 	}
 	if len(out.Answers) > 0 { // nobody waits for the turn of a sub-agent
-		err = bus.NewOutbox().Put(tx, out, now)
+		if err := bus.NewOutbox().Put(tx, out, now); err != nil {
+			return err
+		}
 	}
-	messages, readErr := session.TurnMessages(tx, t)
-	if err = errors.Join(err, readErr, question.EndAll(tx, t.ID)); err != nil {
+	return CloseTurn(tx, inbox, t, now, prompt.ResultMissing, saySeparated)
+}
+
+// CloseTurn ends a turn whose worker does not end it, together with its questions and the messages
+// that it has claimed. Each open tool call gets the given result, and text is the last message.
+// Later writes of the turn fail.
+func CloseTurn(
+	tx *store.Tx, inbox *bus.Inbox, t *session.Turn, now time.Time, result, text string,
+) error {
+	if err := question.EndAll(tx, t.ID); err != nil {
 		return err
 	}
-	last := append(prompt.FillMissingResults(messages, prompt.ResultMissing),
-		llm.Message{Role: llm.Assistant, Text: saySeparated})
+	messages, err := session.TurnMessages(tx, t)
+	if err != nil {
+		return err
+	}
+	last := append(prompt.FillMissingResults(messages, result),
+		llm.Message{Role: llm.Assistant, Text: text})
 	if err := session.EndTurn(tx, t, session.Stopped, now, last...); err != nil {
 		return err
 	}

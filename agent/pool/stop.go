@@ -4,10 +4,8 @@ import (
 	"context"
 	"slices"
 
+	"gateway/agent/background"
 	"gateway/agent/command"
-	"gateway/agent/llm"
-	"gateway/agent/prompt"
-	"gateway/agent/question"
 	"gateway/agent/schedule"
 	"gateway/agent/turn"
 	"gateway/bus"
@@ -290,19 +288,8 @@ func (st *Stopper) endStopped(tx *store.Tx, t *session.Turn, e *command.Stopped,
 	if err := st.stopRuns(tx, again, taken...); err != nil {
 		return err
 	}
-	if err := question.EndAll(tx, t.ID); err != nil {
-		return err
-	}
-	messages, err := session.TurnMessages(tx, t)
-	if err != nil {
-		return err
-	}
-	last := append(prompt.FillMissingResults(messages, turn.ResultStopped),
-		llm.Message{Role: llm.Assistant, Text: turn.MarkStopped})
-	if err := session.EndTurn(tx, t, session.Stopped, st.env.Now(), last...); err != nil {
-		return err
-	}
-	return st.env.Inbox.Finish(tx, t.ID)
+	return background.CloseTurn(tx, st.env.Inbox, t, st.env.Now(), turn.ResultStopped,
+		turn.MarkStopped)
 }
 
 // stopRuns records that the runs among messages were stopped. If again is set, they begin anew.
