@@ -11,10 +11,10 @@ import (
 )
 
 // A message waits in the inbox with the number that its sender had when writing it. Meanwhile the
-// sender may have been forgotten, or unlinked from the person with that number. Then nothing may be
-// stored under that number any more, and the memory of that number is not theirs. So the
-// dispatcher checks each message that it hands out, and each turn the messages that it claims. A
-// turn in a group goes on when its author is forgotten: then the payer of its usage changes.
+// sender may have been forgotten: then nothing may be stored under that number any more. Or the
+// sender may have been unlinked: then that number is another person's. So the dispatcher checks
+// each message that it hands out, and each turn checks the messages that it claims. A turn in a
+// group goes on when its author is forgotten: then the payer of its usage changes.
 
 // updateSender returns r with who its sender is now, if the sender's number is not theirs any more.
 // ok is false if the sender may not write any more: then r is dropped.

@@ -69,8 +69,8 @@ func TestUnlinkedWhileAsked(t *testing.T) {
 	})
 }
 
-// Two people are unlinked while a message of one of them waits. Its turn has the memory of who its
-// sender is then.
+// Two people are unlinked while a message of one of them waits. The turn that answers it has the
+// memory of the one who wrote it.
 func TestUnlinkedWhileWaiting(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

@@ -149,8 +149,8 @@ func (t *runner) attempt(ctx context.Context, batch []bus.Received) (out *Outcom
 }
 
 // stopped writes the usage of a turn that was ended from outside. If the turn still runs, the stop
-// was meant for the session's previous turn: then stopped returns the turn. A turn that still runs
-// although nobody has stopped it lacks its messages: it fails, because it can't go on.
+// was meant for the session's previous turn: then stopped returns the turn. If nobody
+// has stopped it, its transcript lacks its messages. Then the turn fails, because it can't go on.
 func (t *runner) stopped(ctx context.Context) (resume *session.Turn, err error) {
 	var running *session.Turn
 	err = t.tx(ctx, func(tx *store.Tx) (err error) {
@@ -166,7 +166,7 @@ func (t *runner) stopped(ctx context.Context) (resume *session.Turn, err error) 
 		return nil, err
 	}
 	if !errors.Is(context.Cause(ctx), ErrStopped) {
-		t.logger().ErrorContext(ctx, "turn has no messages")
+		t.logger().ErrorContext(ctx, "turn failed: its transcript has no messages")
 		return nil, t.fail(ctx, SayBroken)
 	}
 	return running, nil

@@ -266,9 +266,8 @@ func (v *display) stopPreviews(ctx context.Context, streams []string) time.Durat
 const stoppedMark = "… (stopped)"
 
 // endStopped ends the preview of a stopped answer. Its messages stay, without the status line and
-// with stoppedMark. If the answer only waits, there is no mark, and messages without a text of the
-// answer are removed: more of it comes below the question. endStopped returns how long to wait
-// before the next call.
+// with stoppedMark. If the answer only waits, its messages get no mark, and endStopped removes
+// those that show only a status. It returns how long to wait before the next call.
 func (v *display) endStopped(ctx context.Context) time.Duration {
 	p := &v.preview
 	p.status = ""

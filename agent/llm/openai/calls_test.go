@@ -83,8 +83,8 @@ func checkDeltas(t *testing.T, deltas, want []string) {
 	checkCalls(t, resp.Message.ToolCalls, want)
 }
 
-// Some servers make a place for a call before the model has decided to make one. A place without a
-// name is no call, so the text is the answer. See https://github.com/jjang-ai/vmlx/pull/244.
+// Some servers send an empty call before the model has decided to make one. A call without a name
+// does not count, so the text is the answer. See https://github.com/jjang-ai/vmlx/pull/244.
 func TestPlaceForCall(t *testing.T) {
 	for _, place := range []string{"null", `{"index":0,"id":"","function":{"name":"","arguments":""}}`,
 		`{"index":0,"id":"a","function":{"name":"","arguments":""}}`} {
