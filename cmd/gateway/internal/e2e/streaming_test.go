@@ -56,6 +56,11 @@ func TestManyStreams(t *testing.T) {
 	p := w.start()
 	p.ready()
 	w.telegram.Deliver(list...)
+	defer func() {
+		if t.Failed() {
+			l.logStill(t, p)
+		}
+	}()
 
 	until(t, "all first answers to be seen growing", l.growing)
 	l.release()
@@ -95,7 +100,8 @@ type streamLog struct {
 	release  func()
 
 	mu      sync.Mutex
-	seen    map[string][]shownText // by the name of the answer
+	seen    map[string][]shownText   // by the name of the answer
+	shown   map[string]chan struct{} // closed when something of the answer is seen
 	grown   int
 	ended   int
 	edits   int
@@ -111,7 +117,8 @@ type shownText struct {
 func newStreamLog() *streamLog {
 	l := &streamLog{
 		growing: make(chan struct{}), complete: make(chan struct{}), released: make(chan struct{}),
-		seen: make(map[string][]shownText), closest: time.Hour,
+		seen: make(map[string][]shownText), shown: make(map[string]chan struct{}),
+		closest: time.Hour,
 	}
 	l.release = sync.OnceFunc(func() { close(l.released) })
 	return l
@@ -125,6 +132,9 @@ func (l *streamLog) note(text string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.seen[name] = append(l.seen[name], shownText{text, time.Now()})
+	if len(l.seen[name]) == 1 {
+		close(l.shownOf(name))
+	}
 	if strings.HasSuffix(name, "-1") && len(l.seen[name]) == 2 {
 		if l.grown++; l.grown == streamChats() {
 			close(l.growing)
@@ -136,6 +146,15 @@ func (l *streamLog) note(text string) bool {
 		}
 	}
 	return false
+}
+
+// shownOf returns the channel that is closed when something of the answer with a name is seen. l.mu
+// is held.
+func (l *streamLog) shownOf(name string) chan struct{} {
+	if l.shown[name] == nil {
+		l.shown[name] = make(chan struct{})
+	}
+	return l.shown[name]
 }
 
 // check checks that an answer only grew, and not faster than allowed. Only the last edit may come
@@ -162,7 +181,23 @@ func (l *streamLog) check(t *testing.T, name string) {
 	}
 }
 
-// serve is the model. No first answer ends before all first answers were seen growing.
+// logStill logs which first answers were not seen growing, and what the gateway logged of previews
+// and the model.
+func (l *streamLog) logStill(t *testing.T, p *process) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for chat := range int64(streamChats()) {
+		if name := fmt.Sprintf("s%d-1", chat+1); len(l.seen[name]) < 2 {
+			t.Logf("%s was seen %d times", name, len(l.seen[name]))
+		}
+	}
+	t.Logf("previews given up: %d, model retried: %d", p.logged("preview given up"),
+		p.logged("model is retried"))
+}
+
+// serve is the model. A first answer pauses in its middle until something of it is seen, because a
+// slow machine would show all of it at once. No first answer ends before all first answers were
+// seen growing.
 func (l *streamLog) serve(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
 		Messages []struct {
@@ -174,6 +209,10 @@ func (l *streamLog) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name := streamName.FindString(asked.Messages[len(asked.Messages)-1].Content)
+	first := strings.HasSuffix(name, "-1")
+	l.mu.Lock()
+	shown := l.shownOf(name)
+	l.mu.Unlock()
 	w.Header().Set("Content-Type", "text/event-stream")
 	tick := time.NewTicker(streamEvery)
 	defer tick.Stop()
@@ -182,9 +221,15 @@ func (l *streamLog) serve(w http.ResponseWriter, r *http.Request) {
 		if n == 0 {
 			text = name + text
 		}
+		if n == streamPieces/2 && first {
+			select {
+			case <-shown:
+			case <-l.released:
+			}
+		}
 		if n < streamPieces-1 {
 			text += " and"
-		} else if strings.HasSuffix(name, "-1") {
+		} else if first {
 			<-l.released
 		}
 		fmt.Fprintf(w, "data: {\"choices\":[{\"delta\":{\"content\":%q}}]}\n\n", text)

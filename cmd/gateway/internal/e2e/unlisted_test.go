@@ -19,6 +19,7 @@ func TestUnlistedGroup(t *testing.T) {
 	w.answers(annID, "here")
 	const line = "message in a group that is not listed is ignored: to answer there, add its id to " +
 		"groups of the account"
+	p.says(line, 1)
 	if n := p.logged(line); n != 1 {
 		t.Errorf("the log names the group %d times, want once", n)
 	}
