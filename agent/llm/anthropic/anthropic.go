@@ -134,7 +134,7 @@ func (m *Model) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event
 	}
 }
 
-// read makes the call and passes each event of the answer to take.
+// read makes the call and passes each event of the answer to handle.
 func (m *Model) read(ctx context.Context, cancel context.CancelCauseFunc, req llm.Request,
 	handle func(*event) error,
 ) error {
@@ -199,7 +199,7 @@ const version = "2023-06-01"
 // maxLine is the greatest length of a line in a stream, in bytes. A redacted thought is one line.
 const maxLine = 4 << 20
 
-// events reads a stream of events until the last event or an error of take.
+// events reads a stream of events until the last event or an error of handle.
 func events(stream io.Reader, handle func(*event) error) error {
 	lines := bufio.NewScanner(stream)
 	lines.Buffer(nil, maxLine)

@@ -145,6 +145,34 @@ func TestThoughtsInPlace(t *testing.T) {
 	}
 }
 
+// A thought at the end of an answer is not sent back: the API refuses it. See
+// https://github.com/tailcallhq/forgecode/issues/3071.
+func TestThoughtAtEnd(t *testing.T) {
+	for name, reply := range map[string]anthropictest.Reply{
+		"cut off within a thought": {Text: "I look.", Stop: "max_tokens",
+			Then: &anthropictest.Reply{Thinking: "at what"}},
+		"blank text after it": {Text: "I look.",
+			Then: &anthropictest.Reply{Thinking: "done", Text: "\n"}},
+		"only a thought": {Thinking: "nothing to say"},
+	} {
+		_, m := start(t, func(r anthropictest.Request) anthropictest.Reply {
+			if len(r.Messages) == 1 {
+				return reply
+			}
+			return anthropictest.Reply{Text: "done"}
+		})
+		req := ask("look")
+		_, r, err := collect(t.Context(), m, req)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		req.Messages = append(req.Messages, r.Message, llm.Message{Role: llm.User, Text: "and?"})
+		if _, last, err := collect(t.Context(), m, req); err != nil || last.Message.Text != "done" {
+			t.Errorf("%s: got %+v, %v", name, last, err)
+		}
+	}
+}
+
 // Histories of other models are changed so that the API accepts them.
 func TestRepaired(t *testing.T) {
 	srv, m := start(t, say(anthropictest.Reply{Text: "ok"}))

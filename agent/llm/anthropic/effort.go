@@ -118,5 +118,5 @@ func (r *request) mayThink() bool {
 		return true
 	}
 	last := r.Messages[n-2].Content
-	return len(last) > 0 && strings.HasSuffix(last[0].Type, "thinking")
+	return len(last) > 0 && last[0].isThought()
 }

@@ -167,7 +167,7 @@ func (m *Model) assistantBlocks(msg llm.Message) []block {
 	ordered := textOf(kept) == msg.Text // otherwise the message was changed since
 	for _, b := range kept {
 		switch {
-		case b.Type != "text" && b.Type != "tool_use":
+		case b.isThought():
 			blocks = append(blocks, b)
 		case !ordered:
 		case b.Type == "text":
@@ -183,8 +183,15 @@ func (m *Model) assistantBlocks(msg llm.Message) []block {
 			}
 		}
 	}
-	return slices.Concat(blocks, text, calls)
+	blocks = slices.Concat(blocks, text, calls)
+	// The API refuses an answer that ends with a thought, such as one that was cut off within it.
+	for len(blocks) > 0 && blocks[len(blocks)-1].isThought() {
+		blocks = blocks[:len(blocks)-1]
+	}
+	return blocks
 }
+
+func (b *block) isThought() bool { return strings.HasSuffix(b.Type, "thinking") }
 
 // textOf returns the texts of blocks, joined.
 func textOf(blocks []block) (text string) {

@@ -129,6 +129,10 @@ func TestBadThoughts(t *testing.T) {
 		`{"error":{"type":"invalid_request_error","message":"messages.1.content.0: ` +
 			"`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be " +
 			`modified."}}`,
+		`{"error":{"message":"Provider returned error","code":400,"metadata":{"raw":"{\"message\":` +
+			"\\\"messages.1: The final block in an assistant message cannot be `thinking`.\\\"}\"}}}",
+		`{"error":{"message":"messages.1.content.0: When thinking is disabled, an ` +
+			"`assistant` message in the final position cannot contain `thinking`." + `"}}`,
 	} {
 		m := raw(t, 400, "application/json", body)
 		for want, req := range map[llm.Kind]llm.Request{llm.BadThoughts: with, llm.BadRequest: ask("x")} {

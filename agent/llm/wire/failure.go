@@ -223,9 +223,10 @@ var (
 	manyImageWords = []string{"too many", "at most", "more than", "maximum of", "maximum number",
 		"supports up to"}
 	// A message that has a word of each list says that the provider does not accept the thoughts of
-	// an earlier answer. It signs them, and refuses those of another model, key or project.
+	// an earlier answer. It signs them, and refuses those of another model, key or project, and
+	// some that have a wrong place.
 	thoughtWords    = []string{"thought", "thinking"}
-	badThoughtWords = []string{"signature", "cannot be modified"}
+	badThoughtWords = []string{"signature", "cannot be modified", "final block", "cannot contain"}
 	noToolWords     = []string{
 		"not support tools", "n't support tools", // Ollama
 		"found that support tool use",                                     // OpenRouter

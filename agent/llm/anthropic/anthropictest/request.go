@@ -244,6 +244,9 @@ func (m *Message) problem(open []string) (calls []string, problem string) {
 			return nil, "a block of type " + b.Type + " of the " + m.Role
 		}
 	}
+	if last := m.Content[len(m.Content)-1]; last.Type == "thinking" {
+		return nil, "The final block in an assistant message cannot be `thinking`."
+	}
 	if results != len(open) {
 		return nil, fmt.Sprintf("`tool_use` ids were found without `tool_result` blocks: %s", open)
 	}
