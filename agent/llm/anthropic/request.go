@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"unicode"
 
 	"gateway/agent/llm"
 	"gateway/agent/llm/wire"
@@ -157,7 +158,7 @@ func (m *Model) assistantBlocks(msg llm.Message) []block {
 		_ = json.Unmarshal(msg.Extra[thoughtsKey], &kept) // unchanged; there may be none
 	}
 	var blocks, text, calls []block
-	if s := strings.TrimRight(msg.Text, " \t\r\n"); s != "" { // the API refuses blank text
+	if s := strings.TrimRightFunc(msg.Text, unicode.IsSpace); s != "" { // the API refuses blank text
 		text = []block{textBlock(s)}
 	}
 	for _, c := range msg.ToolCalls {
@@ -172,7 +173,7 @@ func (m *Model) assistantBlocks(msg llm.Message) []block {
 		case !ordered:
 		case b.Type == "text":
 			text = nil
-			if b.Text = strings.TrimRight(b.Text, " \t\r\n"); b.Text != "" {
+			if b.Text = strings.TrimRightFunc(b.Text, unicode.IsSpace); b.Text != "" {
 				blocks = append(blocks, b)
 			}
 		default:
