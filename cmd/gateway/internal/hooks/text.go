@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -64,9 +65,8 @@ func decode(contentType string, body []byte) (data any, text string, err error) 
 		}
 		return fields, plainjson.Text(fields), nil
 	}
-	charset := params["charset"]
-	if !utf8.Valid(body) || charset != "" && !strings.EqualFold(charset, "utf-8") &&
-		!strings.EqualFold(charset, "us-ascii") {
+	body = bytes.TrimPrefix(body, []byte("\ufeff")) // .NET may write this mark first
+	if !utf8.Valid(body) || !isUTF8(params["charset"]) {
 		return nil, "", &refusal{http.StatusUnsupportedMediaType, Refused, "want text in UTF-8", 0}
 	}
 	const form = "application/x-www-form-urlencoded"
@@ -102,6 +102,12 @@ func decode(contentType string, body []byte) (data any, text string, err error) 
 		}
 	}
 	return string(body), string(body), nil
+}
+
+// isUTF8 reports whether the charset of a content type is UTF-8 or a part of it. Many programs
+// leave the hyphen out.
+func isUTF8(charset string) bool {
+	return slices.Contains([]string{"", "utf-8", "utf8", "us-ascii"}, strings.ToLower(charset))
 }
 
 // isJSON reports whether a content type is that of JSON.

@@ -28,6 +28,12 @@ func TestText(t *testing.T) {
 		{"{{ status }}: {{ url }}", form, `{"status":"failed","url":"http://a/?b=c&d"}`,
 			"failed: http://a/?b=c&d"},
 
+		// Many programs write the charset without a hyphen. .NET writes a byte order mark.
+		{"{{ status }}", "application/json; charset=utf8", `{"status":"failed"}`, "failed"},
+		{"{{ status }}", "application/json", "\ufeff{\"status\":\"failed\"}", "failed"},
+		{"", "text/plain; charset=UTF8", "\ufeffas it is", "as it is"},
+		{"{{ a }}", form, "\ufeffa=1", "1"},
+
 		{"{{ status }}", "text/plain;charset=UTF-8", ` {"status":"failed"}`, "failed"},
 		{"{{ 0.status }}", "", `[{"status":"failed"}]`, "failed"},
 		{"", "text/plain", `{ "as": "it is" }`, `{ "as": "it is" }`},
