@@ -44,32 +44,12 @@ func verify(ctx context.Context, path string) error {
 
 // Versions returns the schema version of each package in the database at path.
 func Versions(ctx context.Context, path string) (map[string]int, error) {
-	versions := make(map[string]int)
-	err := withFile(ctx, path, func(db *sql.DB) error {
-		return Each(inspector{ctx, db}, "read schema", func(scan Scan) error {
-			var name string
-			var version int
-			err := scan(&name, &version)
-			versions[name] = version
-			return err
-		}, "SELECT package, version FROM schema")
+	var versions map[string]int
+	err := withFile(ctx, path, func(db *sql.DB) (err error) {
+		versions, err = readVersions(inspector{ctx, db})
+		return err
 	})
 	return versions, Wrap(err, "store: versions of %s", path)
-}
-
-// CheckVersions reports [ErrNewer] if migrations are too old to open a database with these
-// versions.
-func CheckVersions(versions map[string]int, migrations []Migration) error {
-	known := map[string]int{own.Package: len(own.Steps)}
-	for _, m := range migrations {
-		known[m.Package] = len(m.Steps)
-	}
-	for name, version := range versions {
-		if version > known[name] {
-			return fmt.Errorf("store: tables of package %s: %w", name, ErrNewer)
-		}
-	}
-	return nil
 }
 
 // Inspect calls fn with a reader of the SQLite database at path, which another program has made and

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -48,12 +47,15 @@ func migrate(ctx context.Context, db *DB, migrations []Migration) error {
 		if err != nil {
 			return err
 		}
-		var fresh bool
-		if err := tx.QueryRow("SELECT count(*) = 0 FROM schema").Scan(&fresh); err != nil {
+		versions, err := readVersions(tx)
+		if err == nil {
+			err = CheckVersions(versions, migrations)
+		}
+		if err != nil {
 			return err
 		}
 		for _, m := range append([]Migration{own}, migrations...) {
-			if err := m.apply(tx, fresh); err != nil {
+			if err := m.apply(tx, versions[m.Package], len(versions) == 0); err != nil {
 				return fmt.Errorf("migrate %s: %w", m.Package, err)
 			}
 		}
@@ -61,12 +63,9 @@ func migrate(ctx context.Context, db *DB, migrations []Migration) error {
 	})
 }
 
-// apply brings the tables of m up to date. fresh says that the database is new.
-func (m Migration) apply(tx *Tx, fresh bool) error {
-	version, err := m.version(tx)
-	if err != nil {
-		return err
-	}
+// apply brings the tables of m, which have a version, up to date. fresh says that the database is
+// new.
+func (m Migration) apply(tx *Tx, version int, fresh bool) error {
 	if version == len(m.Steps) {
 		return nil
 	}
@@ -81,33 +80,55 @@ func (m Migration) apply(tx *Tx, fresh bool) error {
 			return err
 		}
 	}
-	_, err = tx.Exec("INSERT INTO schema (package, version) VALUES ($1, $2) "+
+	_, err := tx.Exec("INSERT INTO schema (package, version) VALUES ($1, $2) "+
 		"ON CONFLICT (package) DO UPDATE SET version = excluded.version", m.Package, len(m.Steps))
 	return err
 }
 
-// version returns the schema version of the package, 0 if it has no tables yet, or [ErrNewer].
-func (m Migration) version(q Queryer) (int, error) {
-	var v int
-	err := q.QueryRow("SELECT version FROM schema WHERE package = $1", m.Package).Scan(&v)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return 0, err
+// checkSchema reports an error unless the database has exactly this version. Without migrations
+// every version is right.
+func checkSchema(ctx context.Context, db *DB, migrations []Migration) error {
+	if migrations == nil {
+		return nil
 	}
-	if v > len(m.Steps) {
-		return 0, ErrNewer
+	versions, err := readVersions(db.Read(ctx))
+	if err == nil {
+		err = CheckVersions(versions, migrations)
 	}
-	return v, nil
+	if err != nil {
+		return err
+	}
+	for _, m := range migrations {
+		if versions[m.Package] < len(m.Steps) {
+			return fmt.Errorf("%s: written by an older gateway; start the gateway to upgrade", m.Package)
+		}
+	}
+	return nil
 }
 
-// checkSchema reports an error unless the database has exactly this version.
-func checkSchema(ctx context.Context, db *DB, migrations []Migration) error {
+// readVersions returns the schema version of each package in a database.
+func readVersions(q Queryer) (map[string]int, error) {
+	versions := make(map[string]int)
+	err := Each(q, "read schema", func(scan Scan) error {
+		var name string
+		var version int
+		err := scan(&name, &version)
+		versions[name] = version
+		return err
+	}, "SELECT package, version FROM schema")
+	return versions, err
+}
+
+// CheckVersions reports [ErrNewer] if migrations are too old to open a database with these
+// versions, or don't know a package of it.
+func CheckVersions(versions map[string]int, migrations []Migration) error {
+	known := map[string]int{own.Package: len(own.Steps)}
 	for _, m := range migrations {
-		v, err := m.version(db.Read(ctx))
-		if err != nil {
-			return err
-		}
-		if v < len(m.Steps) {
-			return fmt.Errorf("%s: written by an older gateway; start the gateway to upgrade", m.Package)
+		known[m.Package] = len(m.Steps)
+	}
+	for name, version := range versions {
+		if version > known[name] {
+			return fmt.Errorf("store: tables of package %s: %w", name, ErrNewer)
 		}
 	}
 	return nil

@@ -213,6 +213,29 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
+// A version without one of the packages in the database is older, too. It would neither erase nor
+// export what is in the tables of that package.
+func TestUnknownPackage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "g.db")
+	other := Migration{Package: "other", Steps: []string{"CREATE TABLE o (k TEXT PRIMARY KEY);"}}
+	newer, err := Open(t.Context(), path, []Migration{testTables, other}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := newer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []Options{{}, {Shared: true}} {
+		older, err := Open(t.Context(), path, []Migration{testTables}, &o)
+		if !errors.Is(err, ErrNewer) {
+			t.Errorf("Open with %+v = %v, want %v", o, err, ErrNewer)
+		}
+		if err == nil && older.Close() != nil {
+			t.Error("can't close the database")
+		}
+	}
+}
+
 func TestLease(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "g.db"))
 	now := time.UnixMilli(1_000_000)
