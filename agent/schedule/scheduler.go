@@ -23,8 +23,9 @@ type Options struct {
 	Logger *slog.Logger     // default discards
 
 	// Admit returns the current role of a job's creator. If why is not "", the creator may no
-	// longer use the agent for that reason, and the job is paused until that changes. By default
-	// the job keeps its role.
+	// longer use the agent for that reason, and the job is paused until that changes. With
+	// WhyUnserved, what becomes due meanwhile starts late, as after downtime. By default the job
+	// keeps its role.
 	Admit func(q store.Queryer, j *Job) (role bus.Role, why string, err error)
 
 	// Halted reports whether nothing may run. What becomes due meanwhile starts late, as after
@@ -374,6 +375,13 @@ func (s *Scheduler) claim(
 	if j.When.IsZero() {
 		return nil, s.Pause(tx, id, "its time can't be read any more; give it a new one", now)
 	}
+	role, why, err := s.opts.Admit(tx, j)
+	if err != nil {
+		return nil, err
+	}
+	if why == WhyUnserved && j.Kind != Heartbeat {
+		return nil, pauseRefused(tx, id, why)
+	}
 	state := Active
 	following := j.When.series()
 	next, ok := following(now)
@@ -382,10 +390,6 @@ func (s *Scheduler) claim(
 	}
 	if _, err := tx.Exec("UPDATE jobs SET state = $2, next_ms = $3 WHERE id = $1", id,
 		string(state), toMillis(next)); err != nil {
-		return nil, err
-	}
-	role, why, err := s.opts.Admit(tx, j)
-	if err != nil {
 		return nil, err
 	}
 	open, err := openRuns(tx, id)
@@ -447,6 +451,10 @@ func (s *Scheduler) retry(tx *store.Tx, run int64, now time.Time) ([]startedRun,
 	}
 	role, why, err := s.opts.Admit(tx, &j)
 	if err != nil {
+		return nil, err
+	}
+	if why == WhyUnserved {
+		_, err = tx.Exec("UPDATE runs SET try_ms = $2 WHERE id = $1", run, toMillis(now.Add(backoff[0])))
 		return nil, err
 	}
 	if why != "" {

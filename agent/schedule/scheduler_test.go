@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"strings"
 	"sync"
@@ -273,6 +274,51 @@ func TestReadmit(t *testing.T) {
 	ok = true
 	w.look(time.Minute)
 	wantState(twice, Active, "")
+}
+
+// While its account is not served, a job costs nothing. When the account is back, each job runs
+// once, late, also one with a single time. So does the next attempt of a run.
+func TestUnserved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	why := ""
+	w.opts.Admit = func(_ store.Queryer, j *Job) (bus.Role, string, error) { return j.Role, why, nil }
+	w.restart()
+	often, once := w.add(job("often", w.every("1h"))), w.add(job("once", w.at("90m")))
+	failed := w.add(job("failed", w.at("30m")))
+	w.look(30 * time.Minute)
+	w.want("failed")
+	w.fail(failed)
+	why = WhyUnserved
+	for range 6 { // the jobs miss some of their times
+		w.look(30 * time.Minute)
+	}
+	w.want()
+	for _, j := range []*Job{often, once} {
+		if got := w.get(j); got.State != Paused || got.PauseReason != WhyUnserved {
+			t.Errorf("job %s is %s (%s), want it paused", j.Text, got.State, got.PauseReason)
+		}
+		w.wantRuns(j)
+	}
+	why = ""
+	w.restart()
+	w.look(time.Minute)
+	var late, all []string
+	for _, m := range w.messages() {
+		if all = append(all, m.Origin.Label); strings.Contains(m.Text, "comes late") {
+			late = append(late, m.Origin.Label)
+		}
+	}
+	if fmt.Sprint(late, all) != "[often once] [often once failed]" {
+		t.Errorf("late are %q of %q, want often and once, and failed again", late, all)
+	}
+	w.wantRuns(often, Waiting)
+	if got, want := w.get(often).Next, morning.Add(4*time.Hour); !got.Equal(want) {
+		t.Errorf("the next time is %s, want %s", got, want)
+	}
+	if got := w.get(once); got.State != Ended {
+		t.Errorf("job once is %s, want it ended", got.State)
+	}
 }
 
 func TestZoneGone(t *testing.T) {

@@ -9,17 +9,18 @@ import (
 	"gateway/store"
 )
 
-// A due job is paused if its creator may no longer use the agent. It continues without further
-// action once its creator may use the agent again. A pause that a person has requested stays.
+// A due job is paused if its creator may no longer use the agent, or if nothing can be sent to its
+// conversation. It continues without further action once that has changed. A pause that a person
+// has requested stays.
 
 // The stored reasons of such a pause.
 const (
-	WhyRefused = "who has set it up may not use me any more"
-	WhyLeft    = "I was told to leave the group"
+	WhyRefused  = "who has set it up may not use me any more"
+	WhyLeft     = "I was told to leave the group"
+	WhyUnserved = "its account is not configured or switched off" // it keeps the time that is due
 )
 
-// pauseRefused pauses a job whose creator may no longer use the agent, unless somebody has
-// paused it.
+// pauseRefused pauses a job that Admit refuses, unless somebody has paused it.
 func pauseRefused(tx *store.Tx, id int64, why string) error {
 	_, err := tx.Exec(`UPDATE jobs SET state = 'paused', why = $2, shut_out = 1
 		WHERE id = $1 AND state IN ('active', 'ended')`, id, why)
@@ -52,7 +53,7 @@ func (s *Scheduler) readmit(ctx context.Context, now time.Time) error {
 }
 
 // endPause ends the pause of j if its creator may use the agent again. A one-time job whose
-// time has passed has ended.
+// time has passed has ended. A job that had no account keeps its time, and so starts late.
 func (s *Scheduler) endPause(ctx context.Context, j *Job, now time.Time) error {
 	_, why, err := s.opts.Admit(s.db.Read(ctx), j)
 	if err != nil || why != "" {
@@ -64,6 +65,11 @@ func (s *Scheduler) endPause(ctx context.Context, j *Job, now time.Time) error {
 			WHERE id = $1 AND state = 'paused' AND shut_out = 1`, j.ID)
 		if goesOn = n > 0; err != nil || !goesOn {
 			return err // changed in the meantime
+		}
+		if j.PauseReason == WhyUnserved {
+			_, err = tx.Exec("UPDATE jobs SET state = 'active', next_ms = $2 WHERE id = $1", j.ID,
+				toMillis(j.Next))
+			return err
 		}
 		err = s.Resume(tx, j.ID, now)
 		if errors.Is(err, ErrNoNextRun) {

@@ -182,6 +182,9 @@ func (g *Gateway) admitJob(q store.Queryer, j *schedule.Job) (_ bus.Role, why st
 	if m.Role.AtLeast(j.Role) {
 		m.Role = j.Role
 	}
+	if g.channels[j.To.Account] == nil {
+		return m.Role, schedule.WhyUnserved, err
+	}
 	if ok || err != nil {
 		return m.Role, "", err
 	}

@@ -87,3 +87,33 @@ func TestJobsOfRevoked(t *testing.T) {
 	w.awaitJob(1, "active")
 	w.runs(1, bobID)
 }
+
+// TestJobsOfSwitchedOff checks that reminders on an account that is switched off wait until it is
+// switched on again, and cost nothing meanwhile.
+func TestJobsOfSwitchedOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: repeat})
+	p := w.start()
+	p.ready()
+	w.wantReply(bobID, "/remind every 1h to drink", "That is job 1.")
+	p.stop()
+	w.configure(quiet + "\nenabled = false")
+	p = w.start()
+	p.ready()
+	w.command("jobs", "run", "1")
+	w.command("jobs", "add", "--to", "telegram/"+strconv.Itoa(bobID), "--text", "eat", "--at", "in 1s",
+		"--reminder")
+	w.awaitJob(2, "paused")
+	p.stop()
+	w.look(func(db *store.DB) {
+		if n := w.count(db, "runs WHERE attempts > 0"); n != 0 {
+			t.Errorf("%d runs were started", n)
+		}
+	})
+	w.received()
+	w.configure(quiet)
+	p = w.start()
+	p.ready()
+	w.await("the reminder", func() bool { return heard(w, bobID, "eat") })
+	w.runs(1, bobID)
+}
