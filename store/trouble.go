@@ -51,6 +51,13 @@ func IsFull(err error) bool {
 	return ok && (e.Code()&0xff == lib.SQLITE_FULL || e.Code() == lib.SQLITE_IOERR_SHMSIZE)
 }
 
+// IsDenied reports whether err says that this user may not open or write the database, or that its
+// disk is mounted read-only.
+func IsDenied(err error) bool {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	return ok && (e.Code()&0xff == lib.SQLITE_READONLY || e.Code()&0xff == lib.SQLITE_CANTOPEN)
+}
+
 // IsBusy reports whether err says that another program has locked the database.
 func IsBusy(err error) bool {
 	e, ok := errors.AsType[*sqlite.Error](err)

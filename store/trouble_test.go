@@ -174,3 +174,18 @@ func TestFullAtTheEnd(t *testing.T) {
 		}
 	})
 }
+
+// IsDenied recognises a database that can't be written, and one that can't be opened.
+func TestIsDenied(t *testing.T) {
+	dir := t.TempDir()
+	db := open(t, filepath.Join(dir, "g.db"))
+	if _, err := db.read.Exec("DELETE FROM t"); !IsDenied(err) { // this connection only reads
+		t.Errorf("IsDenied(%v) = false for a database that can't be written", err)
+	}
+	if _, err := Versions(t.Context(), dir); !IsDenied(err) {
+		t.Errorf("IsDenied(%v) = false for a database that can't be opened", err)
+	}
+	if _, err := db.read.Exec("no SQL"); IsDenied(err) {
+		t.Errorf("IsDenied(%v) = true", err)
+	}
+}

@@ -132,10 +132,13 @@ func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with backu
 		return app.NewUsageError(
 			fmt.Errorf("%s exists already; choose another name or give --force", file))
 	}
+	if store.IsFull(err) {
+		err = fmt.Errorf("the disk of the backup is full: %w", err)
+	}
+	if store.IsDenied(err) {
+		return app.NewHomeError(cfg.Gateway.Home, err)
+	}
 	if err != nil {
-		if store.IsFull(err) {
-			err = fmt.Errorf("the disk of the backup is full: %w", err)
-		}
 		return fmt.Errorf("no backup was made: %w", err)
 	}
 	if err := backup.Note(cfg.Gateway.Home, start); err != nil {

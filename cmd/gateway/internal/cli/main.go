@@ -114,6 +114,9 @@ func plainText(err error) string {
 			home.Home, elsewhere)
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist):
 		return fmt.Sprintf("%s is not a folder. Move that file away, %s.", home.Home, elsewhere)
+	case store.IsDenied(err):
+		return fmt.Sprintf("the database in %s can't be opened for writing. Let this user write it and "+
+			"its folder, mount its disk writable, %s.", home.Home, elsewhere)
 	case store.IsFull(err):
 		return fmt.Sprintf("the disk that holds %s is full. Free some space; nothing was lost.",
 			home.Home)
