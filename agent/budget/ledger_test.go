@@ -258,6 +258,12 @@ func TestWarnings(t *testing.T) {
 	f.now = f.now.Add(time.Minute)
 	want("the next day", f.add(who, tokens(50)))
 	want("the next day, near", f.add(who, tokens(30)), `person "7" false`)
+	raised := *f.opts.Load()
+	raised.Person.Tokens = 200
+	f.Configure(&raised)
+	want("after the limit was raised", f.add(who, tokens(10)))
+	want("near once more", f.add(who, tokens(70)), `person "7" false`)
+	want("told once more", f.add(who, tokens(50)))
 }
 
 func TestLines(t *testing.T) {

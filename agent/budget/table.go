@@ -54,16 +54,20 @@ func (l *Ledger) Add(tx *store.Tx, who Spender, e Entry) ([]Warning, error) {
 	var warnings []Warning
 	for _, a := range accounts {
 		limit := limits[a.key]
-		if a.told || !limit.isNear(a.used) {
+		near := limit.isNear(a.used)
+		if near == a.told {
 			continue
 		}
-		_, err = tx.Exec("UPDATE usage SET told = 1 WHERE day = $1 AND kind = $2 AND key = $3",
+		// A limit that was raised since the warning can be near once more.
+		_, err = tx.Exec("UPDATE usage SET told = 1 - told WHERE day = $1 AND kind = $2 AND key = $3",
 			a.day, a.kind, a.key.key)
 		if err != nil {
 			return nil, fmt.Errorf("budget: write: %w", err)
 		}
-		warnings = append(warnings,
-			Warning{a.kind, a.key.key, a.used, limit, limit.Exceeded(a.used)})
+		if near {
+			warnings = append(warnings,
+				Warning{a.kind, a.key.key, a.used, limit, limit.Exceeded(a.used)})
+		}
 	}
 	return warnings, nil
 }
