@@ -13,6 +13,7 @@ import (
 	"gateway/agent/command"
 	"gateway/agent/extract"
 	"gateway/agent/llm"
+	"gateway/agent/modelcall"
 	"gateway/agent/observe"
 	"gateway/agent/policy"
 	"gateway/agent/pool"
@@ -65,44 +66,25 @@ type Deps struct {
 
 // People knows the registered people. Its methods must be safe for concurrent use.
 type People interface {
-	// Known reports whether a person is still registered. A person who was linked with another one
-	// is not; the other one inherits their memory.
-	Known(q store.Queryer, person int64) (bool, error)
-
-	// FormerIDs returns the numbers of the people who were linked with a person.
-	FormerIDs(q store.Queryer, person int64) ([]int64, error)
-
-	// Forget unregisters a person and removes chats, in the transaction that deletes everything
-	// else about the person.
-	Forget(tx *store.Tx, person int64, chats []bus.Address) error
+	background.People
+	modelcall.Owners
 
 	// MayWrite reports whether the sender of m may write to its conversation now, and updates the
 	// Person and the Role of m.
 	MayWrite(q store.Queryer, m *bus.InboundMessage) (bool, error)
-
-	// OwnerChats returns the direct chats of the owners.
-	OwnerChats(q store.Queryer) ([]bus.Address, error)
 }
 
 // Accounts knows the bots and devices on the platforms. Its methods must be safe for concurrent
 // use.
 type Accounts interface {
-	// Served reports whether an account is configured, so that messages to it can be sent.
-	Served(account string) bool
+	background.Accounts
+	voice.Accounts
 
 	// TakesFiles reports whether files can be sent to a conversation.
 	TakesFiles(to bus.Address) bool
 
-	// ExternalStore returns the store of an account's own data about people, or nil if it has none.
-	ExternalStore(account string) background.ExternalStore
-
 	// States describes the accounts for /status, one line each.
 	States(q store.Queryer) ([]string, error)
-
-	voice.Accounts
-
-	// Dropped takes back what Admitted has shown, from messages that get no answer.
-	Dropped(messages []bus.InboundMessage)
 }
 
 // A Toolset manages the servers and processes behind tools. Its methods must be safe for concurrent

@@ -51,7 +51,8 @@ type People interface {
 	// them belongs to that person.
 	FormerIDs(q store.Queryer, person int64) ([]int64, error)
 
-	// Forget unregisters a person and removes chats.
+	// Forget unregisters a person and removes chats, in the transaction that deletes everything
+	// else about the person.
 	Forget(tx *store.Tx, person int64, chats []bus.Address) error
 }
 
@@ -63,7 +64,8 @@ type Accounts interface {
 	// ExternalStore returns the store of an account's own data about people, or nil if it has none.
 	ExternalStore(account string) ExternalStore
 
-	// Dropped takes back what people see on their messages until the answer. It must not block.
+	// Dropped takes back what people see on their messages until the answer, from messages that get
+	// none. It must not block.
 	Dropped(messages []bus.InboundMessage)
 }
 
