@@ -151,14 +151,8 @@ func (t *toolRound) continueCall(ctx context.Context, c llm.ToolCall, q *questio
 	if t.predict(c) == policy.Deny {
 		return t.write(ctx, prompt.ToolResult(c, ResultChanged))
 	}
-	err := t.tx(ctx, func(tx *store.Tx) error {
-		if err := t.append(tx, &t.Turn, nil, nil); err != nil {
-			return err
-		}
-		ok, err := question.Use(tx, q)
-		lost = lost || !ok
-		return err
-	})
+	ok, err := useAnswer(ctx, t, q)
+	lost = lost || !ok
 	switch {
 	case err != nil:
 		return err
@@ -193,15 +187,7 @@ func (t *toolRound) useGrant(ctx context.Context, c llm.ToolCall, q *question.Qu
 	case !t.env.Now().Before(q.Expires):
 		return t.write(ctx, prompt.ToolResult(c, ResultLate))
 	}
-	var ok bool
-	err := t.tx(ctx, func(tx *store.Tx) (err error) {
-		if err := t.append(tx, &t.Turn, nil, nil); err != nil {
-			return err
-		}
-		ok, err = question.Use(tx, q)
-		return err
-	})
-	switch {
+	switch ok, err := useAnswer(ctx, t, q); {
 	case err != nil:
 		return err
 	case !ok:
@@ -209,6 +195,18 @@ func (t *toolRound) useGrant(ctx context.Context, c llm.ToolCall, q *question.Qu
 	}
 	fault.Point("granted")
 	return t.runGranted(ctx, c, q)
+}
+
+// useAnswer records that a call uses the answer to q. ok is false if the answer was used already.
+func useAnswer(ctx context.Context, t *toolRound, q *question.Question) (ok bool, err error) {
+	err = t.tx(ctx, func(tx *store.Tx) (err error) {
+		if err := t.append(tx, &t.Turn, nil, nil); err != nil {
+			return err
+		}
+		ok, err = question.Use(tx, q)
+		return err
+	})
+	return ok, err
 }
 
 // runGranted makes an approved call, or continues one.
