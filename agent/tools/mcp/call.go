@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"iter"
 	"net"
 	"net/http"
 	"net/url"
@@ -259,23 +258,18 @@ func (b *builder) lacks(r *sdk.CallToolResult, data []byte) bool {
 		return false // can't occur: it was encoded from a value
 	}
 	all, missing, n := 0, 0, 0
-	for word := range words(content) {
+	eachWord(content, func(word string) bool {
 		if all += len(word); !strings.Contains(text, plain(word)) {
 			missing += len(word)
 		}
-		if n++; n == most {
-			break
-		}
-	}
+		n++
+		return n < most
+	})
 	return 2*missing > all
 }
 
-// words yields the texts and numbers in a JSON value, without the names of fields.
-func words(v any) iter.Seq[string] {
-	return func(yield func(string) bool) { eachWord(v, yield) }
-}
-
-// eachWord calls yield for each text and number in v until it returns false.
+// eachWord calls yield for each text and number in v, without the names of fields, until it returns
+// false.
 func eachWord(v any, yield func(string) bool) bool {
 	switch v := v.(type) {
 	case string:
