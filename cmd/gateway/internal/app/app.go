@@ -30,6 +30,11 @@ type UsageError struct{ error }
 // NewUsageError returns err as a [UsageError].
 func NewUsageError(err error) error { return UsageError{err} }
 
+// UsageErrorf returns a [UsageError] with the text of [fmt.Errorf].
+func UsageErrorf(format string, args ...any) error {
+	return UsageError{fmt.Errorf(format, args...)}
+}
+
 func (e UsageError) Unwrap() error { return e.error }
 
 // Exit codes.

@@ -57,8 +57,8 @@ type chat struct {
 func (c *chat) run(ctx context.Context, stop func()) error {
 	if c.g.terminal == nil {
 		stop()
-		return NewUsageError(errors.New("the terminal is disabled in the configuration: " +
-			"set channels.terminal.enabled = true to chat here"))
+		return UsageErrorf("the terminal is disabled in the configuration: set " +
+			"channels.terminal.enabled = true to chat here")
 	}
 	if c.screen.Greets() {
 		fmt.Fprintf(c.screen, greeting, c.g.name)

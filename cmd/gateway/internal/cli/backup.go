@@ -106,7 +106,7 @@ func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with backu
 		o.Stream, o.Scratch = cmd.OutOrStdout(), cfg.Gateway.Home
 		app.SurviveBrokenPipes()
 	} else if dir, err := os.Stat(filepath.Dir(file)); err != nil || !dir.IsDir() {
-		return app.NewUsageError(fmt.Errorf("there is no folder %s", filepath.Dir(file)))
+		return app.UsageErrorf("there is no folder %s", filepath.Dir(file))
 	}
 	// Everything that a person has to correct is found before the copying, which can take long.
 	if err := app.CheckRestored(cfg); err != nil {
@@ -117,7 +117,7 @@ func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with backu
 		return app.NewHomeError(cfg.Gateway.Home, err)
 	}
 	if _, err := os.Stat(cfg.File); with.config && err != nil {
-		return app.NewUsageError(fmt.Errorf("the configuration can't be added: %w", err))
+		return app.UsageErrorf("the configuration can't be added: %w", err)
 	}
 	if _, err := os.Stat(parts[0].Path); errors.Is(err, fs.ErrNotExist) {
 		return app.NewHomeError(cfg.Gateway.Home, errNoData)
@@ -129,8 +129,7 @@ func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with backu
 	start := time.Now()
 	m, err := backup.Write(cmd.Context(), file, parts, o)
 	if errors.Is(err, backup.ErrExists) {
-		return app.NewUsageError(
-			fmt.Errorf("%s exists already; choose another name or give --force", file))
+		return app.UsageErrorf("%s exists already; choose another name or give --force", file)
 	}
 	if store.IsFull(err) {
 		err = fmt.Errorf("the disk of the backup is full: %w", err)
@@ -287,13 +286,13 @@ func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, with bac
 	switch {
 	case file != "-":
 		if f, err = os.Open(file); err != nil {
-			return app.NewUsageError(fmt.Errorf("the backup can't be read: %w", err))
+			return app.UsageErrorf("the backup can't be read: %w", err)
 		}
 		defer f.Close()
 		in = f
 	case with.config:
-		return app.NewUsageError(errors.New("--with-config reads the backup twice: write standard " +
-			"input to a file first, and restore that"))
+		return app.UsageErrorf("--with-config reads the backup twice: write standard input to a file " +
+			"first, and restore that")
 	default:
 		file, in = "standard input", cmd.InOrStdin()
 	}
@@ -375,8 +374,8 @@ func configIn(ctx context.Context, f *os.File, cfg *config.Config) (*config.Conf
 	}
 	next, err := config.LoadLenient(path, os.Environ())
 	if err != nil {
-		return nil, app.NewUsageError(fmt.Errorf("nothing was changed: the configuration of the backup "+
-			"does not say where the data belongs: %w", err))
+		return nil, app.UsageErrorf("nothing was changed: the configuration of the backup does not say "+
+			"where the data belongs: %w", err)
 	}
 	return next, nil
 }
@@ -460,13 +459,13 @@ func restoreTrouble(file string, err error) error {
 	// Errors that a person can solve get the exit code for wrong usage. In all these cases the
 	// check has failed before anything was replaced.
 	case errors.Is(err, backup.ErrForeign):
-		return app.NewUsageError(fmt.Errorf("nothing was changed: %s can't be used: %w", file, err))
+		return app.UsageErrorf("nothing was changed: %s can't be used: %w", file, err)
 	case errors.Is(err, backup.ErrNewer), errors.Is(err, store.ErrNewer):
-		return app.NewUsageError(fmt.Errorf("nothing was changed: %s was made by a newer gateway than "+
-			"this one, %s; upgrade this one: %w", file, app.BuildVersion(), err))
+		return app.UsageErrorf("nothing was changed: %s was made by a newer gateway than this one, %s; "+
+			"upgrade this one: %w", file, app.BuildVersion(), err)
 	case errors.Is(err, backup.ErrExists):
-		return app.NewUsageError(fmt.Errorf("nothing was changed: %w; give --force to move it aside, or "+
-			"set GATEWAY_HOME to an empty folder", err))
+		return app.UsageErrorf("nothing was changed: %w; give --force to move it aside, or set "+
+			"GATEWAY_HOME to an empty folder", err)
 	}
 	// A volume of a container, for example, can't be renamed.
 	if errors.Is(err, syscall.EBUSY) {

@@ -135,8 +135,7 @@ func checkWords(cmd *cobra.Command) {
 	case args != nil:
 		cmd.Args = func(cmd *cobra.Command, words []string) error {
 			if args(cmd, words) != nil {
-				return app.NewUsageError(fmt.Errorf("usage: %s; \"%s --help\" says more", cmd.UseLine(),
-					cmd.CommandPath()))
+				return app.UsageErrorf("usage: %s; \"%s --help\" says more", cmd.UseLine(), cmd.CommandPath())
 			}
 			return nil
 		}
@@ -155,8 +154,8 @@ func noSuchCommand(cmd *cobra.Command, words []string) error {
 	for _, c := range cmd.Commands() {
 		known = append(known, c.Name())
 	}
-	return app.NewUsageError(fmt.Errorf("%s has no command %q%s; \"%[1]s --help\" lists all",
-		cmd.CommandPath(), words[0], suggest.Hint(words[0], known)))
+	return app.UsageErrorf("%s has no command %q%s; \"%[1]s --help\" lists all", cmd.CommandPath(),
+		words[0], suggest.Hint(words[0], known))
 }
 
 // wrongFlag returns the error for an unknown flag or an invalid value, with a suggestion.
@@ -172,7 +171,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	if name := suggest.Name(unknown.GetSpecifiedName(), known); name != "" {
 		hint = fmt.Sprintf("; did you mean \"--%s\"?", name)
 	}
-	return app.NewUsageError(fmt.Errorf("%w%s; \"%s --help\" says more", err, hint, cmd.CommandPath()))
+	return app.UsageErrorf("%w%s; \"%s --help\" says more", err, hint, cmd.CommandPath())
 }
 
 // helpCommand returns the command that prints the help of another one.

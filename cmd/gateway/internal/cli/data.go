@@ -61,8 +61,8 @@ func checkOwner(cfg *config.Config) error {
 	}
 	owner, _, ok := doctor.OwnerOf(info)
 	if ok && owner != 0 && os.Geteuid() == 0 {
-		return app.NewUsageError(fmt.Errorf("nothing was changed: %s belongs to user %d, who could "+
-			"not read files of root; run this command as that user: sudo -u '#%d'", path, owner, owner))
+		return app.UsageErrorf("nothing was changed: %s belongs to user %d, who could not read files "+
+			"of root; run this command as that user: sudo -u '#%d'", path, owner, owner)
 	}
 	return nil
 }

@@ -32,8 +32,8 @@ func memoryForgetCommand(load app.Loader) *cobra.Command {
 	}, func(cmd *cobra.Command, cfg *config.Config, args []string) error {
 		return withMemory(cmd.Context(), cfg, args[0], func(r memoryData) error {
 			if r.scope == "" {
-				return app.NewUsageError(fmt.Errorf("the shared documents belong to nobody; delete them in %s",
-					app.SharedFolder(r.cfg)))
+				return app.UsageErrorf("the shared documents belong to nobody; delete them in %s",
+					app.SharedFolder(r.cfg))
 			}
 			// Without this check a typing error would look like success.
 			if err := checkKnown(r); err != nil {
@@ -49,8 +49,8 @@ func memoryForgetCommand(load app.Loader) *cobra.Command {
 				if r.scope.Person() != 0 {
 					saves = "gateway export"
 				}
-				return app.NewUsageError(fmt.Errorf("this erases all data of %s%s and can't be undone; "+
-					"%s %s saves a copy, and --yes confirms", r.scope, owner, saves, r.scope))
+				return app.UsageErrorf("this erases all data of %s%s and can't be undone; %s %s saves a "+
+					"copy, and --yes confirms", r.scope, owner, saves, r.scope)
 			}
 			// The eraser changes only the database. The running gateway removes the files.
 			eraser := background.Eraser{DB: r.db, Inbox: bus.NewInbox(), Outbox: bus.NewOutbox(),
@@ -99,8 +99,7 @@ func exportPerson(
 ) error {
 	scope, err := scopeOf(person)
 	if err != nil || scope.Person() == 0 {
-		return app.NewUsageError(fmt.Errorf("%q is not a person: want a number that gateway people list "+
-			"shows", person))
+		return app.UsageErrorf("%q is not a person: want a number that gateway people list shows", person)
 	}
 	own, err := withSecrets()
 	if err != nil {
@@ -123,7 +122,7 @@ func exportPerson(
 		defer scopes.Close()
 		known, err := app.People{}.Known(r.q, scope.Person())
 		if err == nil && !known {
-			err = app.NewUsageError(fmt.Errorf("there is no person %s; see gateway people list", person))
+			err = app.UsageErrorf("there is no person %s; see gateway people list", person)
 		}
 		if err != nil {
 			return err

@@ -139,8 +139,8 @@ func (i importing) places(
 		a, ok := addressOf(cfg, strings.TrimPrefix(s[at:], "="))
 		// "ACCOUNT/" has a slash and no chat: it is a mistake and no account.
 		if at == 0 || !ok || a.Chat == "" && strings.Contains(s[at:], "/") {
-			return nil, nil, app.NewUsageError(fmt.Errorf("--as %s: want PLATFORM=ACCOUNT or "+
-				"KEY=ACCOUNT/CHAT with an account of the configuration: %s", s, accountNames(cfg)))
+			return nil, nil, app.UsageErrorf("--as %s: want PLATFORM=ACCOUNT or KEY=ACCOUNT/CHAT with an "+
+				"account of the configuration: %s", s, accountNames(cfg))
 		}
 		chosen[s[:at]] = a
 	}
@@ -203,8 +203,8 @@ func (i importing) people(ctx context.Context, cfg *config.Config, t *importer.T
 	switch {
 	case i.scope != "":
 		if t.Scope, err = scopeOf(i.scope); err == nil && t.Scope == "" {
-			err = app.NewUsageError(errors.New("personal data can't go to everybody: --scope needs " +
-				"a person's number or a scope"))
+			err = app.UsageErrorf("personal data can't go to everybody: --scope needs a person's number " +
+				"or a scope")
 		}
 	case len(owners) == 1:
 		t.Scope = memory.OfPerson(owners[0])
@@ -218,7 +218,7 @@ func (i importing) people(ctx context.Context, cfg *config.Config, t *importer.T
 	person := t.Scope.Person()
 	known := func(p gate.Person) bool { return p.ID == person }
 	if person != 0 && !slices.ContainsFunc(t.People, known) {
-		return app.NewUsageError(fmt.Errorf("there is no person %d: see gateway people list", person))
+		return app.UsageErrorf("there is no person %d: see gateway people list", person)
 	}
 	return i.owner(ctx, t)
 }

@@ -100,7 +100,7 @@ func changeJob(load app.Loader, use, short, done string,
 func jobNumber(s string) (int64, error) {
 	id, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
-		return 0, app.NewUsageError(fmt.Errorf("%q is not the number of a job: see gateway jobs list", s))
+		return 0, app.UsageErrorf("%q is not the number of a job: see gateway jobs list", s)
 	}
 	return id, nil
 }
@@ -177,7 +177,7 @@ func (n *newJob) add(tx *store.Tx, cfg *config.Config, now time.Time) (*schedule
 	case "own", "chat":
 		j.OwnSession = n.session == "own"
 	default:
-		return nil, app.NewUsageError(fmt.Errorf("--session %q: want own or chat", n.session))
+		return nil, app.UsageErrorf("--session %q: want own or chat", n.session)
 	}
 	// Times without a zone are meant in the zone of the person or the group.
 	if j.When, err = n.when(tx, s, j.Scope, now); err != nil {
@@ -203,8 +203,7 @@ func jobScope(m bus.InboundMessage) memory.Scope {
 func (n *newJob) speaker(q store.Queryer, cfg *config.Config) (m bus.InboundMessage, err error) {
 	to, known := addressOf(cfg, n.to)
 	if !known || to.Chat == "" {
-		return m, app.NewUsageError(fmt.Errorf(
-			"--to %q: want account/chat, as gateway sessions list shows it", n.to))
+		return m, app.UsageErrorf("--to %q: want account/chat, as gateway sessions list shows it", n.to)
 	}
 	last, ok, err := bus.LastMessage(q, to)
 	// A job needs a role to run with, and only a message tells who is there.
@@ -225,7 +224,7 @@ func (n *newJob) when(
 	}
 	if n.zone != "" {
 		if loc, err = schedule.FindZone(n.zone); err != nil {
-			return w, app.NewUsageError(fmt.Errorf("--zone: %w", err))
+			return w, app.UsageErrorf("--zone: %w", err)
 		}
 	}
 	// Words such as "tomorrow" depend on the zone.

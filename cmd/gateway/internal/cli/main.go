@@ -79,15 +79,13 @@ func plainUsage(err error) error {
 		return nil
 	}
 	if m := missingFlag.FindStringSubmatch(err.Error()); m != nil {
-		return app.NewUsageError(fmt.Errorf("want one of --%s",
-			strings.Join(strings.Fields(m[1]), ", --")))
+		return app.UsageErrorf("want one of --%s", strings.Join(strings.Fields(m[1]), ", --"))
 	}
 	if m := manyFlags.FindStringSubmatch(err.Error()); m != nil {
-		return app.NewUsageError(fmt.Errorf("want only one of --%s",
-			strings.Join(strings.Fields(m[1]), ", --")))
+		return app.UsageErrorf("want only one of --%s", strings.Join(strings.Fields(m[1]), ", --"))
 	}
 	if m := requiredFlags.FindStringSubmatch(err.Error()); m != nil {
-		return app.NewUsageError(fmt.Errorf("want --%s", strings.ReplaceAll(m[1], `", "`, " and --")))
+		return app.UsageErrorf("want --%s", strings.ReplaceAll(m[1], `", "`, " and --"))
 	}
 	return err
 }

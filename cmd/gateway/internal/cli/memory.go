@@ -106,7 +106,7 @@ func scopeOf(name string) (memory.Scope, error) {
 	}
 	scope, err := memory.ParseScope(name)
 	if err != nil {
-		return "", app.NewUsageError(fmt.Errorf("%w, or %s: see gateway memory list", err, sharedScope))
+		return "", app.UsageErrorf("%w, or %s: see gateway memory list", err, sharedScope)
 	}
 	return scope, nil
 }
@@ -123,8 +123,7 @@ func (r memoryData) checkScope() error {
 	}
 	// A person may have written documents for a scope that has no row yet.
 	if _, err := os.Stat(r.folder); errors.Is(err, fs.ErrNotExist) {
-		return app.NewUsageError(fmt.Errorf("nothing is remembered of %s; see gateway memory list",
-			r.scope))
+		return app.UsageErrorf("nothing is remembered of %s; see gateway memory list", r.scope)
 	}
 	return nil
 }
@@ -138,8 +137,8 @@ func ofScope(
 		Use: use, Short: short, Args: args,
 	}, func(cmd *cobra.Command, cfg *config.Config, args []string) error {
 		if private && args[0] == sharedScope {
-			return app.NewUsageError(errors.New("the shared documents have no facts and no history; " +
-				"want a person's number or a scope"))
+			return app.UsageErrorf("the shared documents have no facts and no history; want a person's " +
+				"number or a scope")
 		}
 		return withMemory(cmd.Context(), cfg, args[0], func(r memoryData) error {
 			if err := r.checkScope(); err != nil {
@@ -239,7 +238,7 @@ func memoryShowCommand(load app.Loader) *cobra.Command {
 			}
 			text, hash, err := r.documents.Read(r.scope, args[0])
 			if err == nil && hash == "" {
-				err = app.NewUsageError(fmt.Errorf("there is no document %q", args[0]))
+				err = app.UsageErrorf("there is no document %q", args[0])
 			}
 			if err != nil {
 				return err
@@ -372,9 +371,9 @@ func versionError(err error, id string) error {
 		}
 		return errors.New(text + "\nEdit the documents by hand.")
 	case errors.Is(err, docversion.ErrUnknown):
-		return app.NewUsageError(fmt.Errorf("there is no version %q; see gateway memory log", id))
+		return app.UsageErrorf("there is no version %q; see gateway memory log", id)
 	case errors.Is(err, docversion.ErrAmbiguous):
-		return app.NewUsageError(fmt.Errorf("several versions begin with %q; give more of the name", id))
+		return app.UsageErrorf("several versions begin with %q; give more of the name", id)
 	}
 	return err
 }

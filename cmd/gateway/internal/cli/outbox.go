@@ -151,8 +151,8 @@ func outboxChangeCommand(load app.Loader, use, short, done string,
 // parseIDs parses the ids on the command line. It returns 0 for all.
 func parseIDs(args []string, all bool) ([]int64, error) {
 	if all != (len(args) == 0) {
-		return nil, app.NewUsageError(fmt.Errorf("name messages by their ID (see gateway outbox list), " +
-			"or --all for all that could not be delivered"))
+		return nil, app.UsageErrorf("name messages by their ID (see gateway outbox list), or --all for " +
+			"all that could not be delivered")
 	}
 	if all {
 		return []int64{0}, nil
@@ -161,7 +161,7 @@ func parseIDs(args []string, all bool) ([]int64, error) {
 	for _, arg := range args {
 		id, err := strconv.ParseInt(arg, 10, 64)
 		if err != nil || id <= 0 {
-			return nil, app.NewUsageError(fmt.Errorf("%q is not an ID: see gateway outbox list", arg))
+			return nil, app.UsageErrorf("%q is not an ID: see gateway outbox list", arg)
 		}
 		ids = append(ids, id)
 	}

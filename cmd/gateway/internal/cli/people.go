@@ -180,8 +180,7 @@ func setRole(tx *store.Tx, d data, args []string) (string, error) {
 	}
 	role := bus.Role(args[1])
 	if !role.Valid() {
-		return "", app.NewUsageError(fmt.Errorf("%q is not a role: want owner, admin, user or guest",
-			role))
+		return "", app.UsageErrorf("%q is not a role: want owner, admin, user or guest", role)
 	}
 	owns := ""
 	if err = (gate.People{}).SetRole(tx, id, role); err == nil {
@@ -261,8 +260,8 @@ func addAudit(tx *store.Tx, whom int64, action, about string) error {
 func personNumber(s string) (int64, error) {
 	id, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
-		return 0, app.NewUsageError(fmt.Errorf("%q is not a number: gateway people list shows the "+
-			"number of each person", s))
+		return 0, app.UsageErrorf("%q is not a number: gateway people list shows the number of each "+
+			"person", s)
 	}
 	return id, nil
 }

@@ -85,8 +85,7 @@ func sessionsShowCommand(load app.Loader) *cobra.Command {
 
 // noConversation returns the error for an unknown session name.
 func noConversation(name string) error {
-	return app.NewUsageError(fmt.Errorf("there is no conversation %q; see gateway sessions list",
-		name))
+	return app.UsageErrorf("there is no conversation %q; see gateway sessions list", name)
 }
 
 func printEntry(cmd *cobra.Command, e session.Entry) {
@@ -117,8 +116,7 @@ sent are not included.`,
 		Args: cobra.MaximumNArgs(2),
 	}, func(cmd *cobra.Command, cfg *config.Config, args []string) error {
 		if (len(args) == 0) == (all == "") {
-			return app.NewUsageError(errors.New("want either a SESSION, as gateway sessions list " +
-				"shows it, or --all DIR"))
+			return app.UsageErrorf("want either a SESSION, as gateway sessions list shows it, or --all DIR")
 		}
 		return withData(cmd.Context(), cfg, func(d data) error {
 			db := d.db
@@ -160,7 +158,7 @@ func exportFile(ctx context.Context, db *store.DB, key, path string) error {
 func writeNew(path string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
-		return app.NewUsageError(fmt.Errorf("%s exists already; nothing was written", path))
+		return app.UsageErrorf("%s exists already; nothing was written", path)
 	}
 	if err != nil {
 		return err
@@ -215,7 +213,7 @@ mistake is not imported at all. The gateway must not run.`,
 			return err
 		}
 		if i.as != "" && len(files) != 1 {
-			return app.NewUsageError(errors.New("--as is for one file"))
+			return app.UsageErrorf("--as is for one file")
 		}
 		return withStopped(cmd.Context(), cfg, i.dry, func(d data) error {
 			return i.files(cmd, cfg, d.db, files)
@@ -411,14 +409,14 @@ func (i sessionsImport) settle(cfg *config.Config, q store.Queryer, h *session.H
 	if i.as != "" {
 		var known bool
 		if h.Address, known = addressOf(cfg, i.as); !known || h.Address.Chat == "" {
-			return app.NewUsageError(fmt.Errorf("--as %s: want ACCOUNT/CHAT with an account of the "+
-				"configuration: %s", i.as, accountNames(cfg)))
+			return app.UsageErrorf("--as %s: want ACCOUNT/CHAT with an account of the configuration: %s",
+				i.as, accountNames(cfg))
 		}
 		h.Key = session.KeyOf(h.Address)
 	}
 	if h.Key.Person != 0 { // the number may be somebody else's here
-		return app.NewUsageError(fmt.Errorf("%s is the conversation of a person in several chats: "+
-			"choose one with --as ACCOUNT/CHAT", h.Key))
+		return app.UsageErrorf("%s is the conversation of a person in several chats: choose one with "+
+			"--as ACCOUNT/CHAT", h.Key)
 	}
 	right, err := isScopeOf(q, h.Scope, h.Address)
 	if !right {
@@ -460,8 +458,7 @@ func usageCommand(load app.Loader) *cobra.Command {
 			empty: "No model was used in this time."},
 		func(d data) (rows [][]any, err error) {
 			if !slices.Contains([]string{"day", "model", "person", "session"}, by) {
-				return nil, app.NewUsageError(
-					fmt.Errorf("--by: want day, model, person or session, not %q", by))
+				return nil, app.UsageErrorf("--by: want day, model, person or session, not %q", by)
 			}
 			// Today counts as one of the days.
 			since := time.Now().In(d.cfg.Gateway.Location).AddDate(0, 0, 1-days).Format(time.DateOnly)

@@ -236,8 +236,7 @@ func (b skillData) find(name, scope string, own bool) (skills.Skill, error) {
 		}
 	}
 	if found == nil {
-		return skills.Skill{}, app.NewUsageError(fmt.Errorf(
-			"there is no skill %q; see gateway skills list", name))
+		return skills.Skill{}, app.UsageErrorf("there is no skill %q; see gateway skills list", name)
 	}
 	return *found, nil
 }
@@ -421,8 +420,8 @@ func remove(cmd *cobra.Command, b skillData, name, scope string) error {
 		return err
 	}
 	if s.Source == skills.Builtin {
-		return app.NewUsageError(fmt.Errorf(
-			"%s is built in; name it in disabled of [skills] to switch it off", display.OneLine(name)))
+		return app.UsageErrorf("%s is built in; name it in disabled of [skills] to switch it off",
+			display.OneLine(name))
 	}
 	if err := b.Remove(s); err != nil {
 		return err

@@ -100,7 +100,7 @@ func (a *asker) askUntil(
 			return nil
 		}
 		if a.quiet {
-			return app.NewUsageError(fmt.Errorf("--%s: %w", q.flag, err))
+			return app.UsageErrorf("--%s: %w", q.flag, err)
 		}
 		a.printf("%s.", capitalize(err.Error()))
 	}

@@ -101,8 +101,7 @@ func (b *botSetup) askAll(ctx context.Context) error {
 	// Without a token there is no new account.
 	token, err := b.askToken(ctx)
 	if err == nil && token == "" && !b.known && b.answered(ownerFlag) {
-		return app.NewUsageError(fmt.Errorf("there is no account on %s yet: give --%s, too", b.title,
-			tokenFlag))
+		return app.UsageErrorf("there is no account on %s yet: give --%s, too", b.title, tokenFlag)
 	}
 	if err != nil || token == "" && !b.known {
 		return err
@@ -270,7 +269,7 @@ func (b *botSetup) askOwner(ctx context.Context) error {
 			return nil
 		}
 		if b.quiet {
-			return app.NewUsageError(fmt.Errorf("--%s: %w", q.flag, err))
+			return app.UsageErrorf("--%s: %w", q.flag, err)
 		}
 		b.printf("%s.", capitalize(err.Error()))
 	}

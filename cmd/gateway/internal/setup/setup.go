@@ -97,7 +97,7 @@ Without a terminal, each line of standard input is an answer.`,
 				if slices.Contains(secretFlags, name) {
 					var err error
 					if given[name], err = config.Follow(*value, os.Environ()); err != nil {
-						return app.NewUsageError(fmt.Errorf("--%s: %w", name, err))
+						return app.UsageErrorf("--%s: %w", name, err)
 					}
 				}
 			}
@@ -190,8 +190,8 @@ func (w *wizard) open() (err error) {
 			strings.HasSuffix(key, ".token")
 	})
 	if mistakes != nil {
-		return app.NewUsageError(fmt.Errorf("correct these first, because this command can't "+
-			"add to a configuration with mistakes:\n%w", mistakes))
+		return app.UsageErrorf("correct these first, because this command can't add to a configuration "+
+			"with mistakes:\n%w", mistakes)
 	}
 	if exists(w.path) {
 		// The file will be replaced. If its name is a link, the link must stay.
@@ -209,8 +209,8 @@ func (w *wizard) open() (err error) {
 	}
 	for _, path := range []string{w.cfg.Gateway.Home, w.path} {
 		if path == service.MachineConfig {
-			return app.NewUsageError(fmt.Errorf("%s belongs to the service of the whole machine: run "+
-				"\"sudo gateway setup --service\"", path))
+			return app.UsageErrorf("%s belongs to the service of the whole machine: run \"sudo gateway "+
+				"setup --service\"", path)
 		}
 		info, err := os.Stat(path)
 		if err != nil {
@@ -441,8 +441,8 @@ func (w *wizard) check() error {
 	}
 	// The files of the secrets do not exist yet.
 	if _, err = config.LoadWithoutSecrets(temp.Name(), w.environ); err != nil {
-		return app.NewUsageError(fmt.Errorf("nothing was written, because a gateway would refuse it:\n%s",
-			strings.ReplaceAll(err.Error(), temp.Name(), w.path)))
+		return app.UsageErrorf("nothing was written, because a gateway would refuse it:\n%s",
+			strings.ReplaceAll(err.Error(), temp.Name(), w.path))
 	}
 	return nil
 }
