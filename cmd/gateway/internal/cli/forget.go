@@ -203,12 +203,11 @@ func checkKnown(r memoryData) error {
 	if nothing == nil {
 		return nil
 	}
-	q := r.q
-	known, err := app.People{}.Known(q, r.scope.Person())
+	known, err := app.People{}.Known(r.q, r.scope.Person())
 	if err != nil || known {
 		return err
 	}
-	keys, err := session.OfScope(q, r.scope)
+	keys, err := session.OfScope(r.q, r.scope)
 	if err != nil || len(keys) > 0 {
 		return err
 	}

@@ -260,8 +260,7 @@ func (r memoryData) show(cmd *cobra.Command) error {
 	}
 	empty := true
 	if r.scope != "" {
-		q := r.q
-		facts, err := r.memory.In(r.scope).Facts(q, "", maxFacts)
+		facts, err := r.memory.In(r.scope).Facts(r.q, "", maxFacts)
 		if err != nil {
 			return err
 		}
@@ -360,8 +359,9 @@ func memoryRestoreCommand(load app.Loader) *cobra.Command {
 
 // versionError returns the error for a version id, with advice for people.
 func versionError(err error, id string) error {
-	switch conflict := (*docversion.ConflictError)(nil); {
-	case errors.As(err, &conflict):
+	conflict, ok := errors.AsType[*docversion.ConflictError](err)
+	switch {
+	case ok:
 		text := "nothing was undone, because these lines were changed again:"
 		for _, f := range conflict.Files {
 			for _, c := range f.Conflicts {

@@ -62,12 +62,9 @@ func sessionsShowCommand(load app.Loader) *cobra.Command {
 	return dataCommand(load, "show SESSION",
 		"Print the transcript of a conversation", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, d data, args []string) error {
-			key, known, err := session.Named(d.q, args[0])
+			key, err := findSession(d.q, args[0])
 			if err != nil {
 				return err
-			}
-			if !known {
-				return noConversation(args[0])
 			}
 			t, err := session.ReadStored(d.q, key, maxShown)
 			if err != nil {
@@ -83,9 +80,13 @@ func sessionsShowCommand(load app.Loader) *cobra.Command {
 		})
 }
 
-// noConversation returns the error for an unknown session name.
-func noConversation(name string) error {
-	return app.UsageErrorf("there is no conversation %q; see gateway sessions list", name)
+// findSession returns the session with a name. The error is a usage error if there is none.
+func findSession(q store.Queryer, name string) (session.Key, error) {
+	key, known, err := session.Named(q, name)
+	if err == nil && !known {
+		err = app.UsageErrorf("there is no conversation %q; see gateway sessions list", name)
+	}
+	return key, err
 }
 
 func printEntry(cmd *cobra.Command, e session.Entry) {
@@ -119,14 +120,13 @@ sent are not included.`,
 			return app.UsageErrorf("want either a SESSION, as gateway sessions list shows it, or --all DIR")
 		}
 		return withData(cmd.Context(), cfg, func(d data) error {
-			db := d.db
 			if all != "" {
-				return exportAll(cmd, db, all)
+				return exportAll(cmd, d.db, all)
 			}
 			if len(args) == 1 {
-				return exportTo(cmd.Context(), db, args[0], cmd.OutOrStdout())
+				return exportTo(cmd.Context(), d.db, args[0], cmd.OutOrStdout())
 			}
-			return exportFile(cmd.Context(), db, args[0], args[1])
+			return exportFile(cmd.Context(), d.db, args[0], args[1])
 		})
 	})
 	cmd.Flags().StringVar(&all, "all", "", "write all conversations into this folder")
@@ -135,12 +135,9 @@ sent are not included.`,
 
 // exportTo writes a session to w. The error is a usage error if there is no such session.
 func exportTo(ctx context.Context, db *store.DB, name string, w io.Writer) error {
-	key, ok, err := session.Named(db.Read(ctx), name)
+	key, err := findSession(db.Read(ctx), name)
 	if err != nil {
 		return err
-	}
-	if !ok {
-		return noConversation(name)
 	}
 	// session.Export writes each message separately.
 	out := bufio.NewWriterSize(w, 64<<10)
