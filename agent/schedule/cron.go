@@ -203,17 +203,18 @@ func (p *plan) after(t time.Time, loc *time.Location) (time.Time, bool) {
 func (p *plan) next(after time.Time) (time.Time, bool) {
 	t := after.Truncate(time.Minute).Add(time.Minute)
 	first, hour, minute := t.Day(), t.Hour(), t.Minute()
-	for y, m := t.Year(), t.Month(); y <= lastYear; y, m = nextMonth(y, m) {
-		if p.months&(1<<m) != 0 {
+	month := time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC)
+	for ; month.Year() <= lastYear; month = month.AddDate(0, 1, 0) {
+		if p.months&(1<<month.Month()) != 0 {
 			// The shifts clear the days before first; the last step of the loop clears the day just
 			// tried.
-			for days := p.daysOf(y, m) >> first << first; days != 0; days &= days - 1 {
+			for days := p.daysOf(month) >> first << first; days != 0; days &= days - 1 {
 				day := bits.TrailingZeros32(days)
 				if day > first {
 					hour, minute = 0, 0
 				}
 				if n, ok := p.minuteOf(hour, minute); ok {
-					return time.Date(y, m, day, 0, n, 0, 0, time.UTC), true
+					return month.AddDate(0, 0, day-1).Add(time.Duration(n) * time.Minute), true
 				}
 			}
 		}
@@ -222,18 +223,10 @@ func (p *plan) next(after time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-func nextMonth(y int, m time.Month) (int, time.Month) {
-	if m == time.December {
-		return y + 1, time.January
-	}
-	return y, m + 1
-}
-
-// daysOf returns the matching days of a month as bits. They are the same for all months
-// with the same first weekday and length.
-func (p *plan) daysOf(y int, m time.Month) uint32 {
-	begin := time.Date(y, m, 1, 0, 0, 0, 0, time.UTC)
-	length := time.Date(y, m+1, 0, 0, 0, 0, 0, time.UTC).Day()
+// daysOf returns the matching days of the month that begins at a time as bits. They are the same
+// for all months with the same first weekday and length.
+func (p *plan) daysOf(begin time.Time) uint32 {
+	length := begin.AddDate(0, 1, -1).Day()
 	known := &p.days[begin.Weekday()][length-28]
 	if *known != 0 {
 		return *known &^ 1

@@ -145,7 +145,8 @@ func nextTime(day, clock string, now time.Time) (time.Time, error) {
 	y, m, d := now.Date()
 	// A weekday may be today at a time that is over, and then comes in a week.
 	for ahead := range 9 {
-		t := instant(time.Date(y, m, d+ahead, hour, minute, 0, 0, time.UTC), now.Location())
+		wall := time.Date(y, m, d+ahead, hour, minute, 0, 0, time.UTC)
+		t := instant(wall, now.Location())
 		switch day {
 		case "today":
 			return t, nil // the caller reports a time in the past
@@ -158,16 +159,12 @@ func nextTime(day, clock string, now time.Time) (time.Time, error) {
 				return t, nil
 			}
 		default:
-			if t.After(now) && weekdayOf(y, m, d+ahead) == weekday(day) {
+			if t.After(now) && wall.Weekday() == weekday(day) {
 				return t, nil
 			}
 		}
 	}
 	return time.Time{}, errAt // not reached: a week has all weekdays
-}
-
-func weekdayOf(y int, m time.Month, d int) time.Weekday {
-	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Weekday()
 }
 
 // weekday returns the weekday whose first three letters are those of name.
