@@ -142,13 +142,7 @@ func isPhoto(f *bus.File) bool {
 // refusedMedia reports whether Telegram can't send a file as the chosen kind: a photo that it does
 // not understand, or a voice message to a person who blocks them.
 func refusedMedia(err error) bool {
-	for _, words := range []string{
-		"PHOTO_", "IMAGE_PROCESS_FAILED", "VOICE_MESSAGES_FORBIDDEN",
-		"restricted receiving of voice messages",
-	} {
-		if hasText(err, words) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"PHOTO_", "IMAGE_PROCESS_FAILED", "VOICE_MESSAGES_FORBIDDEN",
+		"restricted receiving of voice messages"},
+		func(words string) bool { return hasText(err, words) })
 }

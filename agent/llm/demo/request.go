@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -103,10 +104,7 @@ func (r *request) results() string {
 	for i := len(r.Messages) - 1; i >= 0 && r.Messages[i].Role == "tool"; i-- {
 		text := frame().ReplaceAllString(r.Messages[i].Content.text, "")
 		text = plaintext.Clip(strings.TrimSpace(text), maxResult)
-		if text == "" {
-			text = "(nothing)"
-		}
-		results = append([]string{text}, results...)
+		results = append([]string{cmp.Or(text, "(nothing)")}, results...)
 	}
 	return strings.Join(results, "\n\n")
 }

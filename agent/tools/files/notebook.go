@@ -173,13 +173,12 @@ func parseNotebook(text string) (book object, cells []object, err error) {
 		return nil, nil, errors.New("it is not valid JSON")
 	}
 	if json.Unmarshal([]byte(text), &book) != nil || string(book["nbformat"]) != "4" ||
-		json.Unmarshal(book["cells"], &cells) != nil || slices.ContainsFunc(cells, isNull) {
+		json.Unmarshal(book["cells"], &cells) != nil ||
+		slices.ContainsFunc(cells, func(c object) bool { return c == nil }) { // null
 		return nil, nil, errors.New("it is not a notebook of format 4")
 	}
 	return book, cells, nil
 }
-
-func isNull(o object) bool { return o == nil }
 
 // withIDs reports whether the cells of this version have ids: since nbformat 4.5.
 func (o object) withIDs() bool {
@@ -241,6 +240,5 @@ func (o object) replace(a notebookArgs) {
 // sourceLines returns a text in the form of the notebook format: a list of lines, each with its
 // line break.
 func sourceLines(text string) []string {
-	lines := []string{}
-	return slices.AppendSeq(lines, strings.Lines(text))
+	return slices.AppendSeq([]string{}, strings.Lines(text)) // not nil, which is null in JSON
 }

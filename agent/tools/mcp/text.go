@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -54,9 +55,7 @@ func (s Server) secrets() []string {
 			list = append(list, token) // without "Bearer"
 		}
 	}
-	for _, v := range s.Env {
-		list = append(list, v)
-	}
+	list = slices.AppendSeq(list, maps.Values(s.Env))
 	list = append(list, s.OAuth.ClientSecret, s.OAuth.PrivateKey)
 	if u, err := url.Parse(s.URL); err == nil && s.URL != "" {
 		if password, ok := u.User.Password(); ok {

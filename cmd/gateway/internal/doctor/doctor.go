@@ -124,11 +124,7 @@ func runChecks(ctx context.Context, checks []func(context.Context) []Finding) []
 		wg.Go(func() { found[i] = check(ctx) })
 	}
 	wg.Wait()
-	var list []Finding
-	for _, f := range found {
-		list = append(list, f...)
-	}
-	return list
+	return slices.Concat(found...)
 }
 
 // CountBad returns the number of findings that are [Bad].
