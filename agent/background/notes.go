@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"gateway/agent/llm"
 	"gateway/session"
@@ -89,7 +88,7 @@ func notesRequest(entries []session.Entry, zone *time.Location, size int) llm.Re
 		text = render(entries, zone, cut.text, cut.result)
 	}
 	if len(text) > size { // keep whole lines of the beginning and the end
-		head, end := plaintext.Cut(text, size/2), tail(text, size/2)
+		head, end := plaintext.Cut(text, size/2), plaintext.Tail(text, size/2)
 		_, end, _ = strings.Cut(end, "\n")
 		text = head[:strings.LastIndex(head, "\n")+1] + leftOut + end
 	}
@@ -213,14 +212,5 @@ func shorten(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	return plaintext.Cut(s, n*2/3) + " […] " + tail(s, n/3)
-}
-
-// tail returns the last n bytes of s, without an incomplete rune.
-func tail(s string, n int) string {
-	i := max(len(s)-n, 0)
-	for i < len(s) && !utf8.RuneStart(s[i]) {
-		i++
-	}
-	return s[i:]
+	return plaintext.Cut(s, n*2/3) + " […] " + plaintext.Tail(s, n/3)
 }

@@ -14,7 +14,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"gateway/agent/attachment"
 	"gateway/agent/background"
@@ -533,12 +532,8 @@ func cutResult(text, where string) string {
 
 // withoutMiddle returns the first and the last bytes of a text. where says where the rest is.
 func withoutMiddle(text string, first, last int, where string) string {
-	tail := text[len(text)-last:]
-	for len(tail) > 0 && !utf8.RuneStart(tail[0]) {
-		tail = tail[1:]
-	}
 	return fmt.Sprintf("%s\n\n[… %d bytes in all; %s …]\n\n%s",
-		plaintext.Cut(text, first), len(text), where, tail)
+		plaintext.Cut(text, first), len(text), where, plaintext.Tail(text, last))
 }
 
 // saveFile stores data in the folder of the conversation and returns the name that the model uses

@@ -18,6 +18,15 @@ func Cut(s string, n int) string {
 	return s[:n]
 }
 
+// Tail returns at most the last n bytes of s. It never splits a character.
+func Tail(s string, n int) string {
+	i := max(len(s)-n, 0)
+	for i < len(s) && !utf8.RuneStart(s[i]) {
+		i++
+	}
+	return s[i:]
+}
+
 // Clip is like [Cut], but adds an ellipsis to a text that it cuts.
 func Clip(s string, n int) string {
 	if len(s) <= n {
