@@ -4,11 +4,11 @@ import (
 	"context"
 	"time"
 
+	"gateway/agent/background"
 	"gateway/agent/command"
 	"gateway/agent/persona"
 	"gateway/agent/pool"
 	"gateway/bus"
-	"gateway/memory"
 	"gateway/session"
 	"gateway/store"
 )
@@ -17,7 +17,7 @@ import (
 func (d *Dispatcher) newCommands(db command.DB) *command.Commands {
 	return command.New(command.Deps{DB: db, Inbox: d.Inbox, Outbox: d.Outbox, Memory: d.Memory,
 		Documents: d.Documents, Skills: d.Skills, Jobs: d.Jobs, Budget: d.opts.Usage,
-		Restart: d.opts.Restart, Background: tasks{d},
+		Restart: d.opts.Restart, Background: tasks{d.versions, d.background, d.archiver},
 		Sessions: conversations{pool.Conversations{Stopper: &d.stops, Eraser: d.eraser}, d},
 		Name:     d.opts.Name, Version: d.opts.Version, Location: d.opts.Location, Now: d.opts.Now},
 		d.opts.Commands...)
@@ -62,15 +62,11 @@ func (d *Dispatcher) Status(
 }
 
 // tasks is the commands' view of the background tasks.
-type tasks struct{ d *Dispatcher }
-
-// Archive implements [command.Background].
-func (t tasks) Archive(tx *store.Tx, key session.Key) error { return t.d.archiver.Add(tx, key) }
-
-// Changes implements [command.Background].
-func (t tasks) Changes(ctx context.Context, s memory.Scope, id string) (string, error) {
-	return t.d.versions.Changes(ctx, s, id)
+type tasks struct {
+	*background.Versions // for Changes
+	*background.Runner   // for Wake
+	archiver             background.Archiver
 }
 
-// Wake implements [command.Background].
-func (t tasks) Wake() { t.d.background.Wake() }
+// Archive implements [command.Background].
+func (t tasks) Archive(tx *store.Tx, key session.Key) error { return t.archiver.Add(tx, key) }
