@@ -304,13 +304,13 @@ func TestBotTokens(t *testing.T) {
 func TestProviders(t *testing.T) {
 	var keys []string
 	for _, p := range providers {
-		c := mustLoad(t, "", environ(t, p.Variable+"_API_KEY=k"))
+		c := mustLoad(t, "", environ(t, p.Variable("_API_KEY")+"=k"))
 		m := c.Models[p.Name]
 		if c.Agent.Model != p.Name || m.Model != p.Model || m.BaseURL != p.BaseURL ||
 			m.Key.Reveal() != "k" || m.ContextWindow != p.window {
 			t.Errorf("with the key of %s the agent has %q, which is %+v", p.Name, c.Agent.Model, m)
 		}
-		keys = append(keys, p.Variable+"_API_KEY=k")
+		keys = append(keys, p.Variable("_API_KEY")+"=k")
 	}
 	if c := mustLoad(t, "", environ(t, keys...)); c.Agent.Model != "openai" {
 		t.Errorf("with all keys the agent has %q", c.Agent.Model)

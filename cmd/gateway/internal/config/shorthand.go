@@ -3,19 +3,22 @@ package config
 import (
 	"cmp"
 	"slices"
+	"strings"
 )
 
 // A Provider is a model API that needs no configuration besides its usual environment variables.
 type Provider struct {
-	Name     string // name of the model in the configuration
-	Variable string // prefix of _API_KEY, _BASE_URL and _MODEL
-	BaseURL  string
-	Model    string // the provider's name of the model
+	Name    string // name of the model in the configuration
+	BaseURL string
+	Model   string // the provider's name of the model
 
 	protocol          string  // "": OpenAI
 	window, output    int     // tokens
 	priceIn, priceOut float64 // US dollars per million tokens; 0: unknown
 }
+
+// Variable returns the name of the usual variable that ends in _API_KEY, _BASE_URL or _MODEL.
+func (p Provider) Variable(end string) string { return strings.ToUpper(p.Name) + end }
 
 // Providers returns the known providers in the order of preference.
 func Providers() []Provider { return slices.Clone(providers[:]) }
@@ -26,56 +29,46 @@ func Providers() []Provider { return slices.Clone(providers[:]) }
 // known price counts with the ceiling in [prices].
 var providers = [...]Provider{
 	{
-		Name: "openai", Variable: "OPENAI",
-		BaseURL: "https://api.openai.com/v1", Model: "gpt-5.4-mini",
+		Name: "openai", BaseURL: "https://api.openai.com/v1", Model: "gpt-5.4-mini",
 		window: 400_000, output: 32_000, priceIn: 0.75, priceOut: 4.50,
 	},
 	{
 		// The router picks the model, so the price is not known in advance. All of its large
 		// models have at least this window.
-		Name: "openrouter", Variable: "OPENROUTER",
-		BaseURL: "https://openrouter.ai/api/v1", Model: "openrouter/auto",
+		Name: "openrouter", BaseURL: "https://openrouter.ai/api/v1", Model: "openrouter/auto",
 		window: 128_000,
 	},
 	{
-		Name: "deepseek", Variable: "DEEPSEEK",
-		BaseURL: "https://api.deepseek.com", Model: "deepseek-v4-flash",
+		Name: "deepseek", BaseURL: "https://api.deepseek.com", Model: "deepseek-v4-flash",
 		window: 1_000_000, output: 32_000, priceIn: 0.14, priceOut: 0.28,
 	},
 	{
-		Name: "anthropic", Variable: "ANTHROPIC", protocol: "anthropic",
-		BaseURL: "https://api.anthropic.com/v1", Model: "claude-sonnet-5-5",
-		window: 1_000_000, output: 32_000, priceIn: 2, priceOut: 10,
+		Name: "anthropic", BaseURL: "https://api.anthropic.com/v1", Model: "claude-sonnet-5-5",
+		protocol: "anthropic", window: 1_000_000, output: 32_000, priceIn: 2, priceOut: 10,
 	},
 	{
 		// This name is the newest Gemini Flash model, whose price changes with each new one.
-		Name: "gemini", Variable: "GEMINI",
-		BaseURL: "https://generativelanguage.googleapis.com/v1beta/openai",
-		Model:   "gemini-flash-latest", window: 1_000_000, output: 32_000,
+		Name: "gemini", BaseURL: "https://generativelanguage.googleapis.com/v1beta/openai",
+		Model: "gemini-flash-latest", window: 1_000_000, output: 32_000,
 	},
 	{
-		Name: "groq", Variable: "GROQ",
-		BaseURL: "https://api.groq.com/openai/v1", Model: "openai/gpt-oss-120b",
+		Name: "groq", BaseURL: "https://api.groq.com/openai/v1", Model: "openai/gpt-oss-120b",
 		window: 131_072, output: 16_000,
 	},
 	{
-		Name: "mistral", Variable: "MISTRAL",
-		BaseURL: "https://api.mistral.ai/v1", Model: "mistral-medium-latest",
+		Name: "mistral", BaseURL: "https://api.mistral.ai/v1", Model: "mistral-medium-latest",
 		window: 128_000, output: 16_000,
 	},
 	{
-		Name: "moonshot", Variable: "MOONSHOT",
-		BaseURL: "https://api.moonshot.ai/v1", Model: "kimi-k2.6",
+		Name: "moonshot", BaseURL: "https://api.moonshot.ai/v1", Model: "kimi-k2.6",
 		window: 256_000, output: 32_000,
 	},
 	{
-		Name: "xai", Variable: "XAI",
-		BaseURL: "https://api.x.ai/v1", Model: "grok-4.3",
+		Name: "xai", BaseURL: "https://api.x.ai/v1", Model: "grok-4.3",
 		window: 256_000, output: 32_000,
 	},
 	{
-		Name: "together", Variable: "TOGETHER",
-		BaseURL: "https://api.together.xyz/v1", Model: "openai/gpt-oss-120b",
+		Name: "together", BaseURL: "https://api.together.xyz/v1", Model: "openai/gpt-oss-120b",
 		window: 131_072, output: 16_000,
 	},
 }
@@ -90,7 +83,7 @@ var tokenVariables = map[string]string{
 func shorthand(vars map[string]string) map[string]any {
 	models, channels := map[string]any{}, map[string]any{}
 	for _, p := range providers {
-		if vars[p.Variable+"_API_KEY"] != "" {
+		if vars[p.Variable("_API_KEY")] != "" {
 			models[p.Name] = p.table(vars)
 		}
 	}
@@ -104,9 +97,9 @@ func shorthand(vars map[string]string) map[string]any {
 
 // table returns the model from the variables of p.
 func (p Provider) table(vars map[string]string) map[string]any {
-	t := p.Settings(cmp.Or(vars[p.Variable+"_MODEL"], p.Model),
-		cmp.Or(vars[p.Variable+"_BASE_URL"], p.BaseURL))
-	t["key"] = "env:" + p.Variable + "_API_KEY"
+	t := p.Settings(cmp.Or(vars[p.Variable("_MODEL")], p.Model),
+		cmp.Or(vars[p.Variable("_BASE_URL")], p.BaseURL))
+	t["key"] = "env:" + p.Variable("_API_KEY")
 	return t
 }
 

@@ -38,8 +38,8 @@ const (
 func (w *wizard) choices(ctx context.Context) (list []choice, first string) {
 	for _, p := range config.Providers() {
 		list = append(list, choice{name: p.Name, about: p.Model, provider: &p,
-			baseURL: cmp.Or(os.Getenv(p.Variable+"_BASE_URL"), p.BaseURL)})
-		if first == "" && os.Getenv(p.Variable+"_API_KEY") != "" {
+			baseURL: cmp.Or(os.Getenv(p.Variable("_BASE_URL")), p.BaseURL)})
+		if first == "" && os.Getenv(p.Variable("_API_KEY")) != "" {
 			first = p.Name
 		}
 	}
@@ -195,7 +195,7 @@ func (d *modelSetup) askKey(ctx context.Context) error {
 	present := d.prior.Key.Reveal()
 	variable := ""
 	if d.provider != nil {
-		variable = d.provider.Variable + "_API_KEY"
+		variable = d.provider.Variable("_API_KEY")
 	}
 	switch {
 	case variable != "" && os.Getenv(variable) != "":
@@ -229,7 +229,7 @@ func (d *modelSetup) askName(ctx context.Context) error {
 	case d.known && d.prior.Model != "":
 		first = d.prior.Model
 	case d.provider != nil:
-		first = cmp.Or(os.Getenv(d.provider.Variable+"_MODEL"), d.provider.Model)
+		first = cmp.Or(os.Getenv(d.provider.Variable("_MODEL")), d.provider.Model)
 	case len(d.models) > 0:
 		first = d.models[0]
 	}
