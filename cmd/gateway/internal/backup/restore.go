@@ -79,25 +79,24 @@ const maxSingle = 16 << 20
 // [store.ErrNewer].
 func ReadFile(
 	ctx context.Context, r io.Reader, name string, migrations []store.Migration,
-) ([]byte, error) {
+) (content []byte, err error) {
+	defer func() { err = store.Wrap(err, "backup: read %s", name) }()
 	u := &unpacker{opts: RestoreOptions{Migrations: migrations}}
 	_, in, err := u.begin(ctx, r)
 	if err != nil {
-		return nil, fmt.Errorf("backup: read %s: %w", name, err)
+		return nil, err
 	}
 	for _, e := range u.manifest.Entries {
 		h, err := in.Next()
 		if err != nil {
-			err = ended(ctx, err, "it ends before %s", e.Name)
-			return nil, fmt.Errorf("backup: read %s: %w", name, err)
+			return nil, ended(ctx, err, "it ends before %s", e.Name)
 		}
 		if h.Name != name || e.Name != name {
 			continue
 		}
-		content, err := io.ReadAll(io.LimitReader(in, maxSingle))
+		content, err = io.ReadAll(io.LimitReader(in, maxSingle))
 		if sum := sha256.Sum256(content); err != nil || hex.EncodeToString(sum[:]) != e.SHA256 {
-			err = ended(ctx, err, "%s is damaged", name)
-			return nil, fmt.Errorf("backup: read %s: %w", name, err)
+			return nil, ended(ctx, err, "%s is damaged", name)
 		}
 		return content, nil
 	}
