@@ -137,12 +137,13 @@ func (g *Gateway) choices(cfg *config.Config) (list []turn.Choice) {
 }
 
 // apply applies the settings of cfg that can change while the gateway runs. Only the reloader calls
-// it, so calls don't overlap. Turns that run keep their settings.
-func (g *Gateway) apply(cfg *config.Config) {
+// it, so calls don't overlap. Turns that run keep their settings. priced are the models that may be
+// in use: those of cfg and of earlier settings.
+func (g *Gateway) apply(cfg *config.Config, priced map[string]config.Model) {
 	// The settings come before everything that reads them, such as [Gateway.withholds].
 	g.settings.Store(cfg)
 	g.ops.withheld.update() // first, so that no new secret is sent
-	g.usage.Configure(budgetOptions(cfg))
+	g.usage.Configure(budgetOptions(cfg, priced))
 	g.dispatcher.Inbox.SetScopes(sessionScopes(cfg))
 	notes, _ := newNotes(cfg, g.log)
 	g.dispatcher.Configure(newModel(cfg, cfg.Agent.Model, g.log), notes, g.agentSettings(cfg))

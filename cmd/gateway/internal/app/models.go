@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -287,25 +288,35 @@ func OfferedModels(ctx context.Context, base, key string) (models []string) {
 	return models
 }
 
-// budgetOptions returns the limits on the use of models.
-func budgetOptions(cfg *config.Config) *budget.Options {
+// budgetOptions returns the limits on the use of models, which have the prices in models.
+func budgetOptions(cfg *config.Config, models map[string]config.Model) *budget.Options {
 	b := cfg.Budget
 	return &budget.Options{
 		Turn:     budget.Limit{Tokens: b.TurnTokens, Dollars: b.TurnDollars},
 		Session:  budget.Limit{Tokens: b.SessionTokens, Dollars: b.SessionDollars},
 		Person:   budget.Limit{Tokens: b.PersonTokens, Dollars: b.PersonDollars},
 		Day:      budget.Limit{Tokens: b.DayTokens, Dollars: b.DayDollars},
-		Price:    prices(cfg),
+		Price:    prices(cfg, models),
 		Location: cfg.Gateway.Location,
 	}
 }
 
-// prices returns a function that computes the cost of a usage in dollars from the configured
-// prices per million tokens. A model without a price costs the maximum, so that it can't bypass a
+// withRemoved returns models and those of earlier that are not among them. A turn that runs keeps
+// its model, and so its price, when a reload removes or renames the model.
+func withRemoved(models, earlier map[string]config.Model) map[string]config.Model {
+	all := maps.Clone(earlier)
+	maps.Copy(all, models)
+	return all
+}
+
+// prices returns a function that computes the cost of a usage in dollars from the prices of models
+// per million tokens. A model without a price costs the maximum, so that it can't bypass a
 // budget.
-func prices(cfg *config.Config) func(model string, u llm.Usage) float64 {
+func prices(
+	cfg *config.Config, models map[string]config.Model,
+) func(model string, u llm.Usage) float64 {
 	return func(model string, u llm.Usage) float64 {
-		m := cfg.Models[model]
+		m := models[model]
 		if m.Free {
 			return 0
 		}

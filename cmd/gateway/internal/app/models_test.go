@@ -24,8 +24,8 @@ func TestOllamaAddress(t *testing.T) {
 
 func TestPrices(t *testing.T) {
 	const million = 1_000_000
-	price := prices(&config.Config{Models: map[string]config.Model{
-		"a": {PriceIn: 3, PriceOut: 15, PriceCached: 0.5}}})
+	price := prices(&config.Config{}, map[string]config.Model{
+		"a": {PriceIn: 3, PriceOut: 15, PriceCached: 0.5}})
 	for _, test := range []struct {
 		usage llm.Usage
 		want  float64

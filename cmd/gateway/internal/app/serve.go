@@ -85,9 +85,11 @@ func Serve(
 		return h.abandon(ctx, err)
 	}
 	setLevel := func() { level.Set(logLevel(g.settings.Load().Log, !alone.Load())) }
+	priced := cfg.Models
 	g.reload = &reloader{load: load, hangup: hangup, current: cfg, log: log,
 		apply: func(cfg *config.Config) {
-			g.apply(cfg)
+			priced = withRemoved(cfg.Models, priced)
+			g.apply(cfg, priced)
 			if err := gate.DismissOwners(ctx, g.gate); err != nil {
 				log.ErrorContext(ctx, "former owners may still get messages for owners", "err", err)
 			}
@@ -155,7 +157,7 @@ func assemble(
 	g.settings.Store(cfg)
 	inbox, outbox, live := bus.NewInbox(), bus.NewOutbox(), bus.NewLive()
 	inbox.SetScopes(sessionScopes(cfg))
-	g.gate, g.usage = gate.New(db, inbox, outbox, log), budget.New(budgetOptions(cfg))
+	g.gate, g.usage = gate.New(db, inbox, outbox, log), budget.New(budgetOptions(cfg, cfg.Models))
 	g.sweeper = newSweeper(cfg, db, g.usage, log)
 	var accounts []router.Account
 	sources := make(map[string]channels.Channel)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -101,6 +102,37 @@ func TestReloadAccess(t *testing.T) {
 		}
 	}
 	p.shows(`"changed":["channels.telegram.allow"]`)
+}
+
+// TestReloadRenamesModel checks that an answer under way costs what its model costs, if a reload
+// gives the model another name meanwhile. A model that nobody knows would cost the maximum.
+func TestReloadRenamesModel(t *testing.T) {
+	t.Parallel()
+	asked, renamed := make(chan struct{}), make(chan struct{})
+	goOn := sync.OnceFunc(func() { close(renamed) })
+	defer goOn()
+	w := newWorld(t, worldOptions{answer: func(r openaitest.Request) openaitest.Reply {
+		close(asked)
+		<-renamed
+		return repeat(r)
+	}})
+	w.set("[models.fake]", "[models.fake]\nfree = true")
+	w.configure(quiet)
+	p := w.start()
+	p.ready()
+	w.telegram.Say(annID, annID, "hello")
+	<-asked
+	w.config = strings.Replace(strings.Replace(w.config, "[models.fake]", "[models.other]", 1),
+		`model = "fake"`, `model = "other"`, 1)
+	w.configure(quiet)
+	p.says(reloaded, 1)
+	goOn()
+	w.await("the answer", func() bool { return heard(w, annID, "hello") })
+	w.look(func(db *store.DB) {
+		if n := w.count(db, "usage WHERE kind = 'day' AND calls = 1 AND cost = 0"); n != 1 {
+			t.Error("the answer of a free model has a price")
+		}
+	})
 }
 
 // TestReloadOwners checks that a person who is removed from the owners in the configuration gets
