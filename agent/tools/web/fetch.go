@@ -46,7 +46,6 @@ type fetchArgs struct {
 type fetcher struct {
 	client  *http.Client
 	extract *extract.Extractor
-	agent   string // User-Agent header
 	log     *slog.Logger
 }
 
@@ -79,7 +78,7 @@ func (f *fetcher) get(ctx context.Context, a fetchArgs) (*page, error) {
 		return nil, fmt.Errorf("%.200q is not a valid URL; want one such as "+
 			"https://example.org/page", a.URL)
 	}
-	req.Header.Set("User-Agent", f.agent)
+	req.Header.Set("User-Agent", userAgent)
 	req.Header.Set("Accept", "text/html,application/xhtml+xml,text/markdown;q=0.9,"+
 		"application/pdf;q=0.9,text/plain;q=0.9,*/*;q=0.5")
 	client := *f.client

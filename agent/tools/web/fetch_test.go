@@ -50,7 +50,7 @@ func newSite(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.tools, err = Tools(Options{Extract: x, Guard: g, UserAgent: "test-agent"})
+	s.tools, err = Tools(Options{Extract: x, Guard: g})
 	if err != nil {
 		t.Fatal(err)
 	}

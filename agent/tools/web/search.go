@@ -41,7 +41,6 @@ type hit struct{ title, url, snippet string }
 type provider struct {
 	service
 	client *http.Client
-	agent  string // User-Agent header
 	log    *slog.Logger
 }
 
@@ -118,7 +117,7 @@ func (p *provider) ask(ctx context.Context, query string, count int) ([]byte, er
 	if err != nil {
 		return nil, fmt.Errorf("%s can't be asked: %w", p.name, err)
 	}
-	req.Header.Set("User-Agent", p.agent)
+	req.Header.Set("User-Agent", userAgent)
 	resp, err := p.client.Do(req)
 	if err != nil {
 		return nil, p.unreachable(err)

@@ -59,7 +59,7 @@ func (f *fakeSearch) query(r *http.Request) (query, problem string) {
 			problem = "want " + what
 		}
 	}
-	want(r.Header.Get("User-Agent") == "test-agent", "the user agent")
+	want(r.Header.Get("User-Agent") == "Mozilla/5.0 (compatible; gateway)", "the user agent")
 	q := r.URL.Query()
 	switch f.provider {
 	case "brave":
@@ -102,7 +102,7 @@ func (f *fakeSearch) run(t *testing.T, args string) (tool.Result, error) {
 	case "searxng":
 		o.BaseURL += "/sub/"
 	}
-	tools, err := Tools(Options{Search: o, UserAgent: "test-agent"})
+	tools, err := Tools(Options{Search: o})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,16 +31,17 @@ const (
 	maxResult = 10               // results of a search
 )
 
+const userAgent = "Mozilla/5.0 (compatible; gateway)"
+
 // Options are the settings of the tools. All but Extract are optional.
 type Options struct {
 	// Extract decodes loaded data. Its program must register [Page] under [KindPage]. It is
 	// required.
 	Extract *extract.Extractor
 
-	Guard     *guard.Guard // for web_fetch and the public search services; default new
-	Search    SearchOptions
-	UserAgent string       // default has no version number
-	Logger    *slog.Logger // discards by default
+	Guard  *guard.Guard // for web_fetch and the public search services; default new
+	Search SearchOptions
+	Logger *slog.Logger // discards by default
 }
 
 // SearchOptions select the search service.
@@ -60,14 +61,13 @@ type SearchOptions struct {
 func Tools(o Options) ([]tool.Tool, error) {
 	g := cmp.Or(o.Guard, guard.New(nil))
 	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	agent := cmp.Or(o.UserAgent, "Mozilla/5.0 (compatible; gateway)")
 	client := g.Client(pageTime)
 	p, err := newProvider(o.Search, client)
 	if err != nil {
 		return nil, fmt.Errorf("web: search: %w", err)
 	}
-	p.agent, p.log = agent, log
-	f := &fetcher{client: client, extract: o.Extract, agent: agent, log: log}
+	p.log = log
+	f := &fetcher{client: client, extract: o.Extract, log: log}
 	tools := []tool.Tool{
 		tool.New("web_search", searchDescription, tool.Pure, p.search),
 		tool.New("web_fetch", fetchDescription, tool.Pure, f.fetch),
