@@ -1,0 +1,87 @@
+//go:build unix
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"gateway/agent/llm/openai/openaitest"
+)
+
+// Marks of messages as people write them and as the model repeats them, and the words of chats.
+// They differ, so that a quoted answer is no message.
+var (
+	chaosAsked    = regexp.MustCompile(`\bq(\d+)z\b`)
+	chaosAnswered = regexp.MustCompile(`\ba(\d+)z\b`)
+	chaosSecret   = regexp.MustCompile(`\bsecret\d+x\b`)
+)
+
+// answer is the model. Its answers name the messages that they answer, and every secret word that
+// the model has read.
+func (c *chaos) answer(r openaitest.Request) openaitest.Reply {
+	var known []string
+	for _, m := range r.Messages {
+		known = append(known, chaosSecret.FindAllString(m.Content, -1)...)
+	}
+	slices.Sort(known)
+	text := "answer to"
+	for _, n := range openMarks(r.Messages) {
+		text += " a" + n + "z"
+	}
+	text += " by somebody who knows " + strings.Join(slices.Compact(known), " ")
+	return c.spoil(say(text))
+}
+
+// openMarks returns the numbers of the messages since the last answer.
+func openMarks(messages []openaitest.Message) (list []string) {
+	for _, m := range messages {
+		switch {
+		case m.Role == "assistant" && len(m.ToolCalls) == 0:
+			list = nil
+		case m.Role == "user":
+			for _, found := range chaosAsked.FindAllStringSubmatch(m.Content, -1) {
+				list = append(list, found[1])
+			}
+		}
+	}
+	return list
+}
+
+// spoil makes a reply slow or fail, if faults happen.
+func (c *chaos) spoil(reply openaitest.Reply) openaitest.Reply {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.storm {
+		return reply
+	}
+	if c.rand.IntN(2) == 0 {
+		reply.Text = strings.SplitAfter(strings.Join(reply.Text, ""), " ")
+		reply.First = time.Duration(c.rand.IntN(200)) * time.Millisecond
+		reply.Between = time.Duration(c.rand.IntN(30)) * time.Millisecond
+	}
+	switch c.rand.IntN(24) {
+	case 0:
+		reply.Fault = openaitest.Fault{Status: http.StatusTooManyRequests, RetryAfter: "1"}
+	case 1:
+		reply.Fault = openaitest.Fault{Status: http.StatusServiceUnavailable}
+	case 2:
+		reply.Fault = openaitest.HTML502()
+	case 3:
+		reply.Fault = openaitest.Fault{DropAfter: 1 + c.rand.IntN(4)}
+	case 4:
+		reply.Fault = openaitest.Fault{EndAfter: 1 + c.rand.IntN(4)}
+	case 5:
+		reply.Fault = openaitest.Fault{ErrorAfter: 1 + c.rand.IntN(4)}
+	case 6:
+		reply.Text = nil
+	}
+	return reply
+}
+
+// left describes what is not finished.
+func (c *chaos) left() string { return fmt.Sprintf("%d messages of people", len(c.said)) }
