@@ -24,9 +24,6 @@ func (c *chaos) isQuiet(db *store.DB) bool {
 		c.count(db, "outbox WHERE state IN ('waiting', 'sending')") == 0
 }
 
-// seen waits until everything that was sent is on people's screens.
-func (c *chaos) seen() {}
-
 // A chaosAnswer is a row of the outbox.
 type chaosAnswer struct {
 	bus.OutboundMessage
@@ -125,13 +122,12 @@ func (c *chaos) checkChat(chat *chaosChat, answers []chaosAnswer) {
 		}
 	}
 	for _, text := range chat.read() {
-		text = strings.TrimPrefix(text, "(reply) ")
 		for _, word := range chaosSecret.FindAllString(text, -1) {
 			if word != chat.secret {
 				c.t.Errorf("%s shows a word of another chat: %q", chat.at, text)
 			}
 		}
-		if !strings.HasPrefix(text, "answer to") {
+		if text = chaosAnswerText.FindString(text); text == "" {
 			continue
 		}
 		if times[text]++; times[text] == 1 || order[len(order)-1] != text {

@@ -16,9 +16,10 @@ import (
 // Marks of messages as people write them and as the model repeats them, and the words of chats.
 // They differ, so that a quoted answer is no message.
 var (
-	chaosAsked    = regexp.MustCompile(`\bq(\d+)z\b`)
-	chaosAnswered = regexp.MustCompile(`\ba(\d+)z\b`)
-	chaosSecret   = regexp.MustCompile(`\bsecret\d+x\b`)
+	chaosAsked      = regexp.MustCompile(`\bq(\d+)z\b`)
+	chaosAnswered   = regexp.MustCompile(`\ba(\d+)z\b`)
+	chaosAnswerText = regexp.MustCompile(`answer to .* end`)
+	chaosSecret     = regexp.MustCompile(`\bsecret\d+x\b`)
 )
 
 // answer is the model. Its answers name the messages that they answer, and every secret word that
@@ -33,7 +34,7 @@ func (c *chaos) answer(r openaitest.Request) openaitest.Reply {
 	for _, n := range openMarks(r.Messages) {
 		text += " a" + n + "z"
 	}
-	text += " by somebody who knows " + strings.Join(slices.Compact(known), " ")
+	text += " by somebody who knows " + strings.Join(slices.Compact(known), " ") + " end"
 	return c.spoil(say(text))
 }
 

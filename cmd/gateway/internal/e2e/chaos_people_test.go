@@ -4,8 +4,12 @@ package e2e
 
 import (
 	"fmt"
+	"strings"
+
+	"go.mau.fi/whatsmeow/types"
 
 	"gateway/bus"
+	"gateway/channels/whatsapp/whatsapptest"
 )
 
 // A chaosChat is a chat of a [chaos].
@@ -23,33 +27,85 @@ type chaosSaying struct {
 	author int
 }
 
-// connect connects people to the gateway.
+// connect connects the gateway to the platforms, and lets people into their chats: Ann and Bob on
+// each platform, in direct chats and in a group.
 func (c *chaos) connect() {
 	c.t.Helper()
-	tg := openTelegram(c.telegram, c.url)
-	c.configure(quiet + fmt.Sprintf("\ngroups = [%d]\nowners = [%d]", groupID, annID))
-	ann := func(chat int64) func(string) string {
-		return func(text string) string { return fmt.Sprint(tg.Say(chat, annID, text)) }
+	c.telegramChats()
+	discord := c.discordChats()
+	whatsapp := c.whatsAppChats()
+	c.config, _, _ = strings.Cut(c.config, "[channels.")
+	for name, config := range map[string]string{"discord": discord, "whatsapp": whatsapp,
+		"telegram": openTelegram(c.telegram, c.url).config()} {
+		c.config += "[channels." + name + "]\n" + quiet + "\n" + config
 	}
-	bob := func(chat int64) func(string) string {
-		return func(text string) string { return fmt.Sprint(tg.Say(chat, bobID, text)) }
-	}
-	mention := func(say func(string) string) func(string) string {
-		return func(text string) string { return say("@gateway_bot " + text) }
-	}
-	at := func(id int64) bus.Address {
-		return bus.Address{Account: "telegram", Chat: fmt.Sprint(id)}
-	}
-	c.chats = append(c.chats,
-		&chaosChat{at: at(annID), read: tg.direct, say: []func(string) string{ann(annID)}},
-		&chaosChat{at: at(bobID), read: tg.stranger, say: []func(string) string{bob(bobID)}},
-		&chaosChat{at: at(groupID), read: tg.group,
-			say: []func(string) string{mention(ann(groupID)), mention(bob(groupID))}})
+	c.configure("")
 	for i, chat := range c.chats {
 		chat.secret = fmt.Sprintf("secret%dx", i)
 	}
-	disturb := killTelegram{c.world}
-	disturb.disturb(c.hide)
+}
+
+// add adds a chat.
+func (c *chaos) add(chat *chaosChat, account, id string, say ...func(text string) string) {
+	chat.at = bus.Address{Account: account, Chat: id}
+	chat.say = say
+	c.chats = append(c.chats, chat)
+}
+
+func (c *chaos) telegramChats() {
+	o := openTelegram(c.telegram, c.url)
+	say := func(chat, user int64, mention string) func(string) string {
+		return func(text string) string { return fmt.Sprint(o.Say(chat, user, mention+text)) }
+	}
+	const bot = "@gateway_bot "
+	c.add(&chaosChat{read: o.direct}, "telegram", fmt.Sprint(annID), say(annID, annID, ""))
+	c.add(&chaosChat{read: o.stranger}, "telegram", fmt.Sprint(bobID), say(bobID, bobID, ""))
+	c.add(&chaosChat{read: o.group}, "telegram", fmt.Sprint(groupID),
+		say(groupID, annID, bot), say(groupID, bobID, bot))
+	killTelegram{c.world}.disturb(c.hide)
+}
+
+func (c *chaos) discordChats() (config string) {
+	o := openDiscord(c.t)
+	say := func(channel, user, mention string) func(string) string {
+		return func(text string) string { return o.Say(channel, user, mention+text) }
+	}
+	const bot = "<@99> "
+	c.add(&chaosChat{read: o.direct, exact: true}, "discord", "20", say("20", "7", ""))
+	c.add(&chaosChat{read: o.stranger, exact: true}, "discord", "21", say("21", "8", ""))
+	c.add(&chaosChat{read: o.group, exact: true}, "discord", "30",
+		say("30", "7", bot), say("30", "8", bot))
+	v := killDiscord{o.Server, c.t}
+	v.disturb(c.hide)
+	c.shake = append(c.shake, v.shake)
+	c.ready = append(c.ready, o.ready)
+	return o.config()
+}
+
+func (c *chaos) whatsAppChats() (config string) {
+	o := openWhatsApp(c.t, c.home)
+	must := func(id string, err error) string {
+		o.must(err)
+		return id
+	}
+	direct := func(p *whatsapptest.Person) func(string) string {
+		return func(text string) string { return must(p.Say(c.t.Context(), text)) }
+	}
+	group := func(p *whatsapptest.Person) func(string) string {
+		return func(text string) string {
+			return must(p.Mention(c.t.Context(), o.garden, "@"+o.BotLID()+" "+text,
+				types.NewJID(o.BotLID(), types.HiddenUserServer)))
+		}
+	}
+	c.add(&chaosChat{read: o.direct, exact: true}, "whatsapp", o.ann.Chat(), direct(o.ann))
+	c.add(&chaosChat{read: o.stranger, exact: true}, "whatsapp", o.bob.Chat(), direct(o.bob))
+	c.add(&chaosChat{read: o.group, exact: true}, "whatsapp", o.garden, group(o.ann), group(o.bob))
+	v := &killWhatsApp{Server: o.Server, t: c.t, persons: []*whatsapptest.Person{o.ann, o.bob}}
+	c.shake = append(c.shake, v.shake)
+	c.calm = append(c.calm, v.calm)
+	c.arrive = v.rest
+	c.ready = append(c.ready, o.ready)
+	return o.config()
 }
 
 // hide records that a platform hides the outcome of a send.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -36,11 +37,14 @@ func TestChaos(t *testing.T) {
 // A chaos is a gateway that people talk to while it is killed and restarted.
 type chaos struct {
 	*world
-	t     *testing.T
-	chats []*chaosChat
-	calm  []func() // end the faults of the platforms
-	p     *process // nil: no gateway runs
-	dead  *trial   // what killed processes have left
+	t      *testing.T
+	chats  []*chaosChat
+	ready  []func() bool      // report whether the gateway is connected to a platform
+	shake  []func(*rand.Rand) // disturb the connection to a platform
+	calm   []func()           // end that
+	arrive func()             // waits until everything has reached people
+	p      *process           // nil: no gateway runs
+	dead   *trial             // what killed processes have left
 
 	mu    sync.Mutex // guards the rest: the model and the platforms have goroutines of their own
 	rand  *rand.Rand
@@ -64,6 +68,9 @@ func newChaos(t *testing.T) *chaos {
 		growing: make(map[string]int)}
 	c.connect()
 	c.start()
+	c.wait("connections", func() bool {
+		return !slices.ContainsFunc(c.ready, func(ready func() bool) bool { return !ready() })
+	})
 	for _, chat := range c.chats {
 		c.speak(chat, 0)
 	}
@@ -140,6 +147,7 @@ func (c *chaos) round() {
 	c.setStorm(c.n(3) > 0)
 	for range 1 + c.n(6) {
 		c.act(1 + c.n(4))
+		c.disturb()
 		c.pause(time.Duration(c.n(200)) * time.Millisecond)
 	}
 	switch c.n(4) {
@@ -189,6 +197,15 @@ func (c *chaos) bury() {
 	c.dead.autopsy()
 }
 
+// disturb sometimes disturbs the connection to a platform, if faults happen.
+func (c *chaos) disturb() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.storm && c.rand.IntN(4) == 0 {
+		c.shake[c.rand.IntN(len(c.shake))](c.rand)
+	}
+}
+
 // setStorm says whether faults happen.
 func (c *chaos) setStorm(on bool) {
 	c.mu.Lock()
@@ -225,7 +242,7 @@ func (c *chaos) settle() {
 		c.start()
 	}
 	c.rest()
-	c.seen()
+	c.arrive()
 	c.stop()
 	c.check()
 	c.t.Logf("%d messages, %d kills; %d sends caught by a kill, %d hidden by the platform",
