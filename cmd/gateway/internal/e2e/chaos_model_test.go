@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"gateway/agent/llm/openai/openaitest"
+	"gateway/agent/turn"
 )
 
 // Marks of messages as people write them and as the model repeats them, and the words of chats.
@@ -18,19 +19,23 @@ import (
 var (
 	chaosAsked      = regexp.MustCompile(`\bq(\d+)z\b`)
 	chaosAnswered   = regexp.MustCompile(`\ba(\d+)z\b`)
-	chaosAnswerText = regexp.MustCompile(`answer to .* end`)
+	chaosQuote      = regexp.MustCompile(`\[in reply to [^\]]*\]`)
+	chaosAnswerText = regexp.MustCompile(`answer \d+ to .* end`)
 	chaosSecret     = regexp.MustCompile(`\bsecret\d+x\b`)
 )
 
 // answer is the model. Its answers name the messages that they answer, and every secret word that
-// the model has read.
+// the model has read. Its notes have the words, too.
 func (c *chaos) answer(r openaitest.Request) openaitest.Reply {
 	var known []string
 	for _, m := range r.Messages {
 		known = append(known, chaosSecret.FindAllString(m.Content, -1)...)
 	}
 	slices.Sort(known)
-	text := "answer to"
+	if words := strings.Join(slices.Compact(known), " "); len(r.Tools) == 0 {
+		return c.spoil(say("- there was talk of " + words))
+	}
+	text := fmt.Sprintf("answer %d to", r.N)
 	for _, n := range openMarks(r.Messages) {
 		text += " a" + n + "z"
 	}
@@ -42,10 +47,11 @@ func (c *chaos) answer(r openaitest.Request) openaitest.Reply {
 func openMarks(messages []openaitest.Message) (list []string) {
 	for _, m := range messages {
 		switch {
-		case m.Role == "assistant" && len(m.ToolCalls) == 0:
+		case m.Role == "assistant" && len(m.ToolCalls) == 0 && m.Content != turn.MarkInterrupted:
 			list = nil
 		case m.Role == "user":
-			for _, found := range chaosAsked.FindAllStringSubmatch(m.Content, -1) {
+			text := chaosQuote.ReplaceAllString(m.Content, "")
+			for _, found := range chaosAsked.FindAllStringSubmatch(text, -1) {
 				list = append(list, found[1])
 			}
 		}
@@ -83,6 +89,3 @@ func (c *chaos) spoil(reply openaitest.Reply) openaitest.Reply {
 	}
 	return reply
 }
-
-// left describes what is not finished.
-func (c *chaos) left() string { return fmt.Sprintf("%d messages of people", len(c.said)) }

@@ -17,14 +17,22 @@ type chaosChat struct {
 	at     bus.Address
 	secret string                          // a word that may be read only here
 	exact  bool                            // nothing is ever seen twice
-	say    []func(text string) (id string) // one function for each person who writes here
+	slash  string                          // after a command; "-": nobody uses commands
 	read   func() []string                 // what people see from the gateway
+	say    []func(text string) (id string) // one function for each person who writes here
+
+	ann        chatPlatform // its methods are about this chat; nil if it is not Ann's direct chat
+	interrupts bool         // a message may interrupt an answer
+	album      bool         // several photos are several messages
 }
 
 // A chaosSaying is a message of a person.
 type chaosSaying struct {
 	chat   *chaosChat
 	author int
+	id     string // on the platform, if the message can be edited
+	edited bool   // then the answer may name only the newest wording
+	edits  bool   // it is an edit of another message, which Discord can lose
 }
 
 // connect connects the gateway to the platforms, and lets people into their chats: Ann and Bob on
@@ -55,12 +63,18 @@ func (c *chaos) add(chat *chaosChat, account, id string, say ...func(text string
 func (c *chaos) telegramChats() {
 	o := openTelegram(c.telegram, c.url)
 	say := func(chat, user int64, mention string) func(string) string {
-		return func(text string) string { return fmt.Sprint(o.Say(chat, user, mention+text)) }
+		return func(text string) string {
+			if !strings.HasPrefix(text, "/") { // a command names the bot itself
+				text = mention + text
+			}
+			return fmt.Sprint(o.Say(chat, user, text))
+		}
 	}
 	const bot = "@gateway_bot "
-	c.add(&chaosChat{read: o.direct}, "telegram", fmt.Sprint(annID), say(annID, annID, ""))
+	c.add(&chaosChat{read: o.direct, ann: o, album: true}, "telegram",
+		fmt.Sprint(annID), say(annID, annID, ""))
 	c.add(&chaosChat{read: o.stranger}, "telegram", fmt.Sprint(bobID), say(bobID, bobID, ""))
-	c.add(&chaosChat{read: o.group}, "telegram", fmt.Sprint(groupID),
+	c.add(&chaosChat{read: o.group, slash: "@gateway_bot"}, "telegram", fmt.Sprint(groupID),
 		say(groupID, annID, bot), say(groupID, bobID, bot))
 	killTelegram{c.world}.disturb(c.hide)
 }
@@ -71,9 +85,9 @@ func (c *chaos) discordChats() (config string) {
 		return func(text string) string { return o.Say(channel, user, mention+text) }
 	}
 	const bot = "<@99> "
-	c.add(&chaosChat{read: o.direct, exact: true}, "discord", "20", say("20", "7", ""))
+	c.add(&chaosChat{read: o.direct, exact: true, ann: o}, "discord", "20", say("20", "7", ""))
 	c.add(&chaosChat{read: o.stranger, exact: true}, "discord", "21", say("21", "8", ""))
-	c.add(&chaosChat{read: o.group, exact: true}, "discord", "30",
+	c.add(&chaosChat{read: o.group, exact: true, slash: "-"}, "discord", "30",
 		say("30", "7", bot), say("30", "8", bot))
 	v := killDiscord{o.Server, c.t}
 	v.disturb(c.hide)
@@ -97,7 +111,8 @@ func (c *chaos) whatsAppChats() (config string) {
 				types.NewJID(o.BotLID(), types.HiddenUserServer)))
 		}
 	}
-	c.add(&chaosChat{read: o.direct, exact: true}, "whatsapp", o.ann.Chat(), direct(o.ann))
+	c.add(&chaosChat{read: o.direct, exact: true, ann: o, album: true}, "whatsapp",
+		o.ann.Chat(), direct(o.ann))
 	c.add(&chaosChat{read: o.stranger, exact: true}, "whatsapp", o.bob.Chat(), direct(o.bob))
 	c.add(&chaosChat{read: o.group, exact: true}, "whatsapp", o.garden, group(o.ann), group(o.bob))
 	v := &killWhatsApp{Server: o.Server, t: c.t, persons: []*whatsapptest.Person{o.ann, o.bob}}
@@ -119,15 +134,67 @@ func (c *chaos) hide(text string) {
 func (c *chaos) act(n int) {
 	for range n {
 		chat := c.chats[c.n(len(c.chats))]
-		c.speak(chat, c.n(len(chat.say)))
+		author := c.n(len(chat.say))
+		switch k := c.n(20); {
+		case k < 3 && chat.slash != "-":
+			c.command(chat, author, chaosCommands[c.n(len(chaosCommands))])
+		case k < 7 && chat.ann != nil:
+			c.special(chat, k)
+		default:
+			c.speak(chat, author)
+		}
 	}
+}
+
+// chaosCommands are commands that people use.
+var chaosCommands = []string{"/stop", "/stop", "/new", "/usage", "/status", "/memory", "/compact",
+	"/queue steer", "/queue followup", "/queue collect", "/queue interrupt"}
+
+// next returns the text of a new message.
+func (c *chaos) next(s *chaosSaying) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.said = append(c.said, s)
+	return fmt.Sprintf("please look at q%dz, %s", len(c.said)-1, s.chat.secret)
 }
 
 // speak makes a person of a chat write a message.
 func (c *chaos) speak(chat *chaosChat, author int) {
+	s := &chaosSaying{chat: chat, author: author}
+	s.id = chat.say[author](c.next(s))
+}
+
+// command makes a person use a command.
+func (c *chaos) command(chat *chaosChat, author int, text string) {
+	name, rest, _ := strings.Cut(text, " ")
+	chat.interrupts = chat.interrupts || rest == "interrupt"
+	chat.say[author](strings.TrimSpace(name + chat.slash + " " + rest))
 	c.mu.Lock()
-	mark := len(c.said)
-	c.said = append(c.said, &chaosSaying{chat, author})
-	c.mu.Unlock()
-	chat.say[author](fmt.Sprintf("please look at q%dz, %s", mark, chat.secret))
+	defer c.mu.Unlock()
+	c.others++
+}
+
+// special makes Ann do one of the things that she can do with messages in her direct chat.
+func (c *chaos) special(chat *chaosChat, what int) {
+	var mine []*chaosSaying
+	for _, s := range c.said {
+		if s.chat == chat && s.id != "" {
+			mine = append(mine, s)
+		}
+	}
+	old := mine[len(mine)-1-c.n(min(3, len(mine)))]
+	switch what {
+	case 3:
+		chat.ann.photos(c.next(&chaosSaying{chat: chat}), pixels(20))
+	case 4:
+		chat.ann.photos(c.next(&chaosSaying{chat: chat}), pixels(20), pixels(30))
+		if chat.album {
+			c.others++
+		}
+	case 5:
+		chat.ann.reply(old.id, c.next(&chaosSaying{chat: chat}))
+	default:
+		old.edited = true
+		chat.ann.edit(old.id, c.next(&chaosSaying{chat: chat, edits: true, edited: true}))
+	}
 }

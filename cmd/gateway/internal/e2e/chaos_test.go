@@ -46,11 +46,12 @@ type chaos struct {
 	p      *process           // nil: no gateway runs
 	dead   *trial             // what killed processes have left
 
-	mu    sync.Mutex // guards the rest: the model and the platforms have goroutines of their own
-	rand  *rand.Rand
-	storm bool           // faults happen
-	said  []*chaosSaying // a message's number is its index
-	lost  map[string]int // how often a platform has hidden the outcome of a send, by text
+	mu     sync.Mutex // guards the rest: the model and the platforms have goroutines of their own
+	rand   *rand.Rand
+	storm  bool           // faults happen
+	said   []*chaosSaying // a message's number is its index
+	others int            // number of messages without a mark
+	lost   map[string]int // how often a platform has hidden the outcome of a send, by text
 }
 
 // newChaos returns a chaos in which everybody has met the gateway. Discord's missed messages can
@@ -102,7 +103,9 @@ func (c *chaos) wait(what string, cond func() bool) bool {
 	case errEnded:
 		return false
 	default:
-		c.t.Fatalf("waited for %s: %v\n%s\n%s", what, err, c.left(), c.p.newest())
+		left := ""
+		c.look(func(db *store.DB) { left = c.left(db) })
+		c.t.Fatalf("waited for %s: %v\n%s\n%s", what, err, left, c.p.newest())
 		return false
 	}
 }
