@@ -69,6 +69,7 @@ func (c *chaos) check() {
 			c.t.Errorf("not finished:\n%s", left)
 		}
 		c.checkInbox(db, answers)
+		c.checkTools(db)
 		for _, chat := range c.chats {
 			c.checkChat(chat, answers[chat.at])
 		}
@@ -143,7 +144,8 @@ func (c *chaos) checkAnswered(n int, id string, answers []chaosAnswer) {
 	for _, a := range answers {
 		if !chaosAnswerText.MatchString(a.Text) {
 			excused = excused || slices.Contains(a.Answers, id)
-		} else if slices.Contains(marksIn(a.Text, chaosAnswered), n) {
+		} else if slices.Contains(marksIn(a.Text, chaosAnswered), n) ||
+			slices.Contains(marksIn(a.Text, chaosDecided), n) {
 			named++
 		}
 	}
@@ -169,7 +171,8 @@ func (c *chaos) checkChat(chat *chaosChat, answers []chaosAnswer) {
 	for _, a := range answers {
 		if chaosAnswerText.MatchString(a.Text) {
 			promised = append(promised, a.Text)
-			if !chat.album && !chaosAnswered.MatchString(a.Text) {
+			if !chat.album && len(a.Answers) > 0 && !chaosAnswered.MatchString(a.Text) &&
+				!chaosDecided.MatchString(a.Text) {
 				c.t.Errorf("%s shows %q, which answers %q", chat.at, a.Text, a.Answers)
 			}
 		}

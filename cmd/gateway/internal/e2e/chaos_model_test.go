@@ -18,6 +18,7 @@ import (
 // They differ, so that a quoted answer is no message.
 var (
 	chaosAsked      = regexp.MustCompile(`\bq(\d+)z\b`)
+	chaosDecided    = regexp.MustCompile(`\bt(\d+)z\b`)
 	chaosAnswered   = regexp.MustCompile(`\ba(\d+)z\b`)
 	chaosQuote      = regexp.MustCompile(`\[in reply to [^\]]*\]`)
 	chaosAnswerText = regexp.MustCompile(`answer \d+ to .* end`)
@@ -35,28 +36,35 @@ func (c *chaos) answer(r openaitest.Request) openaitest.Reply {
 	if words := strings.Join(slices.Compact(known), " "); len(r.Tools) == 0 {
 		return c.spoil(say("- there was talk of " + words))
 	}
-	text := fmt.Sprintf("answer %d to", r.N)
-	for _, n := range openMarks(r.Messages) {
-		text += " a" + n + "z"
+	if calls := c.useTools(r); len(calls) > 0 {
+		return c.spoil(openaitest.Reply{Text: []string{"Let me see. "}, ToolCalls: calls})
 	}
-	text += " by somebody who knows " + strings.Join(slices.Compact(known), " ") + " end"
+	text := fmt.Sprintf("answer %d to%s by somebody who knows %s end", r.N, openMarks(r.Messages),
+		strings.Join(slices.Compact(known), " "))
 	return c.spoil(say(text))
 }
 
-// openMarks returns the numbers of the messages since the last answer.
-func openMarks(messages []openaitest.Message) (list []string) {
+// openMarks returns the marks of the messages since the last answer. A message that has answered a
+// question of the model has another mark, because it can overtake messages that wait.
+func openMarks(messages []openaitest.Message) (marks string) {
 	for _, m := range messages {
+		form := ""
 		switch {
 		case m.Role == "assistant" && len(m.ToolCalls) == 0 && m.Content != turn.MarkInterrupted:
-			list = nil
+			marks = ""
 		case m.Role == "user":
-			text := chaosQuote.ReplaceAllString(m.Content, "")
-			for _, found := range chaosAsked.FindAllStringSubmatch(text, -1) {
-				list = append(list, found[1])
+			form = " a%sz"
+		case m.Role == "tool":
+			form = " t%sz"
+		}
+		text := chaosQuote.ReplaceAllString(m.Content, "")
+		for _, found := range chaosAsked.FindAllStringSubmatch(text, -1) {
+			if form != "" {
+				marks += fmt.Sprintf(form, found[1])
 			}
 		}
 	}
-	return list
+	return marks
 }
 
 // spoil makes a reply slow or fail, if faults happen.
@@ -85,7 +93,7 @@ func (c *chaos) spoil(reply openaitest.Reply) openaitest.Reply {
 	case 5:
 		reply.Fault = openaitest.Fault{ErrorAfter: 1 + c.rand.IntN(4)}
 	case 6:
-		reply.Text = nil
+		reply.Text, reply.ToolCalls = nil, nil
 	}
 	return reply
 }

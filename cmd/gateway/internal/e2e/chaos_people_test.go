@@ -47,7 +47,7 @@ func (c *chaos) connect() {
 		"telegram": openTelegram(c.telegram, c.url).config()} {
 		c.config += "[channels." + name + "]\n" + quiet + "\n" + config
 	}
-	c.configure("")
+	c.configure("[tools.exec]\nowner = \"ask\"")
 	for i, chat := range c.chats {
 		chat.secret = fmt.Sprintf("secret%dx", i)
 	}
@@ -140,6 +140,8 @@ func (c *chaos) act(n int) {
 			c.command(chat, author, chaosCommands[c.n(len(chaosCommands))])
 		case k < 7 && chat.ann != nil:
 			c.special(chat, k)
+		case k < 10:
+			c.decideOne()
 		default:
 			c.speak(chat, author)
 		}

@@ -51,6 +51,7 @@ type chaos struct {
 	storm  bool           // faults happen
 	said   []*chaosSaying // a message's number is its index
 	others int            // number of messages without a mark
+	lines  int            // number of commands that the model has run
 	lost   map[string]int // how often a platform has hidden the outcome of a send, by text
 }
 
@@ -64,7 +65,7 @@ func newChaos(t *testing.T) *chaos {
 	}
 	t.Logf("seed %d", seed)
 	c := &chaos{t: t, rand: rand.New(rand.NewPCG(seed, 0)), lost: make(map[string]int)}
-	c.world = newWorld(t, worldOptions{answer: c.answer, agent: "waiting = 1000"})
+	c.world = newWorld(t, worldOptions{answer: c.answer, agent: "waiting = 1000", sandbox: "auto"})
 	c.dead = &trial{world: c.world, t: t, caught: make(map[string]int),
 		growing: make(map[string]int)}
 	c.connect()
@@ -128,7 +129,7 @@ func (c *chaos) ended() bool {
 // points are the fault points that a message or a tool call comes to.
 var points = []string{
 	"accepted", "perceived", "begun", "intended", "stepped", "finished", "sending", "sent",
-	"recorded", "delivered",
+	"recorded", "delivered", "suspended", "continued", "granted",
 }
 
 // round lets people act for a while, and ends or keeps the gateway.
@@ -224,18 +225,36 @@ func (c *chaos) rest() {
 	for _, calm := range c.calm {
 		calm()
 	}
-	for {
-		done := false
-		c.isReady()
-		c.look(func(db *store.DB) {
-			done = c.wait("all to be answered", func() bool { return c.isQuiet(db) })
-		})
-		if done {
-			return
+	var open []openQuestion
+	for !c.isSettled(&open) {
+		if c.ended() {
+			c.bury()
+			c.start()
+			continue
 		}
-		c.bury()
-		c.start()
+		c.decideAll(open)
+		c.look(func(db *store.DB) {
+			c.wait("decisions", func() bool {
+				return !slices.ContainsFunc(c.questions(db), func(q openQuestion) bool {
+					return slices.Contains(open, q)
+				})
+			})
+		})
 	}
+}
+
+// isSettled waits until nothing is left to do, or only open questions are left.
+func (c *chaos) isSettled(open *[]openQuestion) (quiet bool) {
+	c.t.Helper()
+	c.isReady()
+	c.look(func(db *store.DB) {
+		c.wait("all to be answered", func() bool {
+			*open = c.questions(db)
+			quiet = c.isQuiet(db)
+			return quiet || len(*open) > 0
+		})
+	})
+	return quiet
 }
 
 // settle lets the gateway finish everything, stops it, and checks the results.
