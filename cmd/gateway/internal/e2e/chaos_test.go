@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"gateway/agent/pool"
 	"gateway/store"
 )
 
@@ -65,7 +67,7 @@ func newChaos(t *testing.T) *chaos {
 	}
 	t.Logf("seed %d", seed)
 	c := &chaos{t: t, rand: rand.New(rand.NewPCG(seed, 0)), lost: make(map[string]int)}
-	c.world = newWorld(t, worldOptions{answer: c.answer, agent: "waiting = 1000", sandbox: "auto"})
+	c.world = newWorld(t, worldOptions{answer: c.answer, agent: "waiting = 1000\nqueue_mode = \"steer\"", sandbox: "auto"})
 	c.dead = &trial{world: c.world, t: t, caught: make(map[string]int),
 		growing: make(map[string]int)}
 	c.connect()
@@ -154,10 +156,11 @@ func (c *chaos) round() {
 		c.disturb()
 		c.pause(time.Duration(c.n(200)) * time.Millisecond)
 	}
-	switch c.n(4) {
+	switch c.n(5) {
 	case 0:
 		c.stop()
 	case 1: // the gateway keeps running
+		c.reload()
 	default:
 		c.p.kill()
 	}
@@ -187,6 +190,22 @@ func (c *chaos) stop() {
 		c.t.Fatalf("exit code %d after SIGTERM\n%s", code, c.p.newest())
 	}
 }
+
+// reload changes the configuration, and sends SIGHUP, which ends a gateway that has just begun.
+func (c *chaos) reload() {
+	c.t.Helper()
+	modes := []pool.Mode{pool.Steer, pool.Followup, pool.Collect}
+	rules := []string{"ask", "allow"}
+	mode := fmt.Sprintf("queue_mode = %q", modes[c.n(len(modes))])
+	c.config = chaosMode.ReplaceAllString(c.config, mode)
+	c.configure(fmt.Sprintf("[tools.exec]\nowner = %q", rules[c.n(len(rules))]))
+	if c.isReady() {
+		_ = c.p.cmd.Process.Signal(syscall.SIGHUP) // it may have ended meanwhile
+	}
+}
+
+// chaosMode matches the queue mode in the configuration.
+var chaosMode = regexp.MustCompile(`queue_mode = "[a-z]*"`)
 
 // bury checks what a gateway that has ended has left.
 func (c *chaos) bury() {
