@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -38,6 +39,8 @@ func (c *chaos) left(db *store.DB) string {
 		SELECT concat_ws(' ', 'turn', id, state, session) FROM turns WHERE state = 'running' UNION ALL
 		SELECT concat_ws(' ', 'outbox', id, state, error, body) FROM outbox
 			WHERE state <> 'sent' UNION ALL
+		SELECT concat_ws(' ', 'job', id, state) FROM jobs WHERE state = 'active' UNION ALL
+		SELECT concat_ws(' ', 'run', id, state) FROM runs WHERE ended_ms = 0 UNION ALL
 		SELECT concat_ws(' ', 'preview', stream) FROM previews UNION ALL
 		SELECT concat_ws(' ', 'question', code, session, body) FROM questions
 			WHERE state = 'open' UNION ALL
@@ -70,10 +73,12 @@ func (c *chaos) check() {
 		}
 		c.checkInbox(db, answers)
 		c.checkTools(db)
+		c.checkReminders(db, answers)
 		for _, chat := range c.chats {
 			c.checkChat(chat, answers[chat.at])
 		}
 		if c.t.Failed() {
+			c.t.Logf("%d messages have arrived", c.count(db, arrived))
 			c.dump(db)
 		}
 	})
@@ -137,7 +142,8 @@ func (c *chaos) checkClaimed(m bus.InboundMessage, answers []chaosAnswer) {
 }
 
 // checkAnswered checks that one answer names message n. If a text of the gateway itself is for the
-// message, such as an apology, it needs no other answer.
+// message, such as an apology, it needs no other answer. Nor does one of an interrupted turn, if
+// the person ends the conversation after a restart.
 func (c *chaos) checkAnswered(n int, id string, answers []chaosAnswer) {
 	c.t.Helper()
 	named, excused := 0, false
@@ -149,8 +155,28 @@ func (c *chaos) checkAnswered(n int, id string, answers []chaosAnswer) {
 			named++
 		}
 	}
-	if named > 1 || named == 0 && !excused && !c.said[n].edited {
+	if named > 1 || named == 0 && !excused && !c.said[n].edited && !c.said[n].chat.interrupts {
 		c.t.Errorf("message %d (%s) of %s has %d answers", n, id, c.said[n].chat.at, named)
+	}
+}
+
+// checkReminders checks that each reminder has come once, in its chat. The reply to the command
+// contains its text, too, but has no mark of the model. /stop and /new also end reminders.
+func (c *chaos) checkReminders(db *store.DB, answers map[bus.Address][]chaosAnswer) {
+	c.t.Helper()
+	for n, at := range c.reminders {
+		times := 0
+		for _, a := range answers[at] {
+			if strings.Contains(a.Text, fmt.Sprintf("reminder%dz", n)) {
+				times++
+			}
+		}
+		stopped := c.count(db, fmt.Sprintf("inbox LEFT JOIN turns ON turns.id = turn "+
+			"WHERE origin = 'job' AND body LIKE '%%about r%dz%%' AND "+
+			"(inbox.state = 'dropped' OR turns.state = 'stopped')", n))
+		if times != 1 && (times > 1 || stopped == 0) {
+			c.t.Errorf("reminder %d of %s has come %d times", n, at, times)
+		}
 	}
 }
 

@@ -20,6 +20,7 @@ var (
 	chaosAsked      = regexp.MustCompile(`\bq(\d+)z\b`)
 	chaosDecided    = regexp.MustCompile(`\bt(\d+)z\b`)
 	chaosAnswered   = regexp.MustCompile(`\ba(\d+)z\b`)
+	chaosReminder   = regexp.MustCompile(`\babout r(\d+z)\b`)
 	chaosQuote      = regexp.MustCompile(`\[in reply to [^\]]*\]`)
 	chaosAnswerText = regexp.MustCompile(`answer \d+ to .* end`)
 	chaosSecret     = regexp.MustCompile(`\bsecret\d+x\b`)
@@ -35,6 +36,10 @@ func (c *chaos) answer(r openaitest.Request) openaitest.Reply {
 	slices.Sort(known)
 	if words := strings.Join(slices.Compact(known), " "); len(r.Tools) == 0 {
 		return c.spoil(say("- there was talk of " + words))
+	}
+	last := r.Messages[len(r.Messages)-1]
+	if found := chaosReminder.FindStringSubmatch(last.Content); found != nil {
+		return c.spoil(say("this is reminder" + found[1]))
 	}
 	if calls := c.useTools(r); len(calls) > 0 {
 		return c.spoil(openaitest.Reply{Text: []string{"Let me see. "}, ToolCalls: calls})

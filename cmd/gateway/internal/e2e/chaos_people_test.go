@@ -136,11 +136,13 @@ func (c *chaos) act(n int) {
 		chat := c.chats[c.n(len(c.chats))]
 		author := c.n(len(chat.say))
 		switch k := c.n(20); {
-		case k < 3 && chat.slash != "-":
+		case k < 2 && chat.slash != "-":
+			c.remind(chat, author)
+		case k < 4 && chat.slash != "-":
 			c.command(chat, author, chaosCommands[c.n(len(chaosCommands))])
-		case k < 7 && chat.ann != nil:
+		case k < 9 && chat.ann != nil:
 			c.special(chat, k)
-		case k < 10:
+		case k < 11:
 			c.decideOne()
 		default:
 			c.speak(chat, author)
@@ -176,6 +178,15 @@ func (c *chaos) command(chat *chaosChat, author int, text string) {
 	c.others++
 }
 
+// remind makes a person ask for a reminder, which has a mark.
+func (c *chaos) remind(chat *chaosChat, author int) {
+	c.mu.Lock()
+	c.reminders = append(c.reminders, chat.at)
+	text := fmt.Sprintf("/remind in 1s about r%dz", len(c.reminders)-1)
+	c.mu.Unlock()
+	c.command(chat, author, text)
+}
+
 // special makes Ann do one of the things that she can do with messages in her direct chat.
 func (c *chaos) special(chat *chaosChat, what int) {
 	var mine []*chaosSaying
@@ -186,14 +197,14 @@ func (c *chaos) special(chat *chaosChat, what int) {
 	}
 	old := mine[len(mine)-1-c.n(min(3, len(mine)))]
 	switch what {
-	case 3:
-		chat.ann.photos(c.next(&chaosSaying{chat: chat}), pixels(20))
 	case 4:
+		chat.ann.photos(c.next(&chaosSaying{chat: chat}), pixels(20))
+	case 5:
 		chat.ann.photos(c.next(&chaosSaying{chat: chat}), pixels(20), pixels(30))
 		if chat.album {
 			c.others++
 		}
-	case 5:
+	case 6:
 		chat.ann.reply(old.id, c.next(&chaosSaying{chat: chat}))
 	default:
 		old.edited = true

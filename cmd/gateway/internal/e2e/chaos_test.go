@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"gateway/agent/pool"
+	"gateway/bus"
 	"gateway/store"
 )
 
@@ -48,13 +49,14 @@ type chaos struct {
 	p      *process           // nil: no gateway runs
 	dead   *trial             // what killed processes have left
 
-	mu     sync.Mutex // guards the rest: the model and the platforms have goroutines of their own
-	rand   *rand.Rand
-	storm  bool           // faults happen
-	said   []*chaosSaying // a message's number is its index
-	others int            // number of messages without a mark
-	lines  int            // number of commands that the model has run
-	lost   map[string]int // how often a platform has hidden the outcome of a send, by text
+	mu        sync.Mutex // guards the rest: the model and the platforms have goroutines of their own
+	rand      *rand.Rand
+	storm     bool           // faults happen
+	said      []*chaosSaying // a message's number is its index
+	others    int            // number of messages without a mark
+	lines     int            // number of commands that the model has run
+	reminders []bus.Address  // chats of reminders
+	lost      map[string]int // how often a platform has hidden the outcome of a send, by text
 }
 
 // newChaos returns a chaos in which everybody has met the gateway. Discord's missed messages can
@@ -67,7 +69,8 @@ func newChaos(t *testing.T) *chaos {
 	}
 	t.Logf("seed %d", seed)
 	c := &chaos{t: t, rand: rand.New(rand.NewPCG(seed, 0)), lost: make(map[string]int)}
-	c.world = newWorld(t, worldOptions{answer: c.answer, agent: "waiting = 1000\nqueue_mode = \"steer\"", sandbox: "auto"})
+	c.world = newWorld(t, worldOptions{answer: c.answer, sandbox: "auto",
+		agent: "waiting = 1000\nqueue_mode = \"steer\""})
 	c.dead = &trial{world: c.world, t: t, caught: make(map[string]int),
 		growing: make(map[string]int)}
 	c.connect()
@@ -106,9 +109,8 @@ func (c *chaos) wait(what string, cond func() bool) bool {
 	case errEnded:
 		return false
 	default:
-		left := ""
-		c.look(func(db *store.DB) { left = c.left(db) })
-		c.t.Fatalf("waited for %s: %v\n%s\n%s", what, err, left, c.p.newest())
+		c.check()
+		c.t.Fatalf("waited for %s: %v\n%s", what, err, c.p.newest())
 		return false
 	}
 }
