@@ -45,7 +45,7 @@ func (c *chaos) left(db *store.DB) string {
 		SELECT concat_ws(' ', 'question', code, session, body) FROM questions
 			WHERE state = 'open' UNION ALL
 		SELECT concat_ws(' ', 'chore', kind, scope, session, attempts, crashes) FROM chores
-			WHERE due_ms < unixepoch() * 1000`) {
+			WHERE tell <> '' OR due_ms <= unixepoch('subsec') * 1000`) {
 		all += row + "\n"
 	}
 	return all
