@@ -120,13 +120,17 @@ func readVersions(q Queryer) (map[string]int, error) {
 }
 
 // CheckVersions reports [ErrNewer] if migrations are too old to open a database with these
-// versions, or don't know a package of it.
+// versions, or don't know a package of it. If migrations is nil, it checks only the tables of this
+// package.
 func CheckVersions(versions map[string]int, migrations []Migration) error {
 	known := map[string]int{own.Package: len(own.Steps)}
 	for _, m := range migrations {
 		known[m.Package] = len(m.Steps)
 	}
 	for name, version := range versions {
+		if migrations == nil && name != own.Package {
+			continue
+		}
 		if version > known[name] {
 			return fmt.Errorf("store: tables of package %s: %w", name, ErrNewer)
 		}

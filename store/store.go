@@ -58,7 +58,8 @@ type DB struct {
 }
 
 // Open opens the SQLite database at path, or creates it, takes the lock and applies migrations. It
-// reports [ErrLocked] if another process has the database open.
+// reports [ErrLocked] if another process has the database open, and [ErrNewer] if migrations are
+// too old for it or lack one of its packages. With nil it opens a database of any version.
 func Open(ctx context.Context, path string, migrations []Migration, opts *Options) (*DB, error) {
 	o := Options{}
 	if opts != nil {
