@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -267,6 +265,7 @@ func (g *Gateway) live(ctx context.Context, terminalChat *chat) error {
 	if g.terminal != nil {
 		g.terminal.SetHost(host{g, g.home.path})
 	}
+	g.auditRules(ctx, g.settings.Load())
 	// After an error the life is not ended: the next start treats this one as a crash.
 	if err := g.run(ctx, terminalChat); err != nil {
 		return err
@@ -308,25 +307,18 @@ func (g *Gateway) logTrouble(ctx context.Context, err error) {
 		"make room on its disk, or end what locks it", "err", err)
 }
 
-// inOrder runs stages concurrently. It starts the last one first, and lets each get as far as it
-// can before the next: the channels begin to connect before others need the processor. When ctx
-// ends or a stage fails, inOrder cancels the stages one after another, each after the one before
-// has returned.
+// inOrder runs stages concurrently. When ctx ends or a stage fails, it cancels the stages one
+// after another, each after the one before has returned.
 func inOrder(ctx context.Context, stages ...func(context.Context) error) error {
 	g, current := errgroup.WithContext(ctx)
-	start := make([]func() error, len(stages))
-	for i, stage := range stages {
+	for _, stage := range stages {
 		next, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		own := current
-		start[i] = func() error {
+		g.Go(func() error {
 			defer cancel()
 			return stage(own)
-		}
+		})
 		current = next
-	}
-	for _, fn := range slices.Backward(start) {
-		g.Go(fn)
-		runtime.Gosched()
 	}
 	return g.Wait()
 }
@@ -361,13 +353,9 @@ func (g *Gateway) runIntake(ctx context.Context, terminalChat *chat) error {
 	}
 	group.Go(func() error { return g.media.Run(ctx) })
 	group.Go(func() error { return g.ops.serve(ctx) })
-	group.Go(func() error {
-		g.auditRules(ctx, g.settings.Load())
-		if g.reload == nil {
-			return nil
-		}
-		return g.reload.run(ctx)
-	})
+	if g.reload != nil {
+		group.Go(func() error { return g.reload.run(ctx) })
+	}
 	if terminalChat != nil {
 		// The chat can end the gateway by ending the intake.
 		group.Go(func() error { return terminalChat.run(ctx, cancel) })
