@@ -69,8 +69,8 @@ func TestUnlinkedWhileAsked(t *testing.T) {
 	})
 }
 
-// Two people are unlinked while a message of one of them waits. The turn that answers it has the
-// memory of the one who wrote it.
+// Two people are unlinked while a message of one of them waits. The turn that answers the message
+// uses the memory of its author.
 func TestUnlinkedWhileWaiting(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

@@ -120,18 +120,15 @@ func readVersions(q Queryer) (map[string]int, error) {
 }
 
 // CheckVersions reports [ErrNewer] if migrations are too old to open a database with these
-// versions, or don't know a package of it. If migrations is nil, it checks only the tables of this
-// package.
+// versions, or lack one of its packages. If migrations is nil, CheckVersions checks only the tables
+// of package store.
 func CheckVersions(versions map[string]int, migrations []Migration) error {
 	known := map[string]int{own.Package: len(own.Steps)}
 	for _, m := range migrations {
 		known[m.Package] = len(m.Steps)
 	}
 	for name, version := range versions {
-		if migrations == nil && name != own.Package {
-			continue
-		}
-		if version > known[name] {
+		if _, ok := known[name]; version > known[name] && (ok || migrations != nil) {
 			return fmt.Errorf("store: tables of package %s: %w", name, ErrNewer)
 		}
 	}

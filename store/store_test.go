@@ -213,8 +213,8 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
-// A version without one of the packages in the database is older, too. It would neither erase nor
-// export what is in the tables of that package.
+// A gateway that lacks one of the packages in the database is older than the database. It would
+// neither erase nor export the data of that package.
 func TestUnknownPackage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "g.db")
 	other := Migration{Package: "other", Steps: []string{"CREATE TABLE o (k TEXT PRIMARY KEY);"}}

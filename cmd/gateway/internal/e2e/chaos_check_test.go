@@ -51,21 +51,16 @@ func (c *chaos) left(db *store.DB) string {
 	return all
 }
 
-// A chaosAnswer is a row of the outbox.
-type chaosAnswer struct {
-	bus.OutboundMessage
-}
-
-// check compares the gateway's data, and what people see, with what was said.
+// check compares the gateway's data, and the messages that people see, with the messages that
+// people wrote.
 func (c *chaos) check() {
 	c.t.Helper()
 	c.look(func(db *store.DB) {
-		answers := make(map[bus.Address][]chaosAnswer)
+		answers := make(map[bus.Address][]bus.OutboundMessage)
 		var body []byte
-		var a chaosAnswer
 		for range c.query(db, []any{&body},
 			"SELECT body FROM outbox ORDER BY id") {
-			a.OutboundMessage = outbound(c.t, body)
+			a := outbound(c.t, body)
 			answers[a.To] = append(answers[a.To], a)
 		}
 		if left := c.left(db); left != "" {
@@ -101,7 +96,7 @@ func (c *chaos) dump(db *store.DB) {
 }
 
 // checkInbox checks that each message is stored once and has its answer.
-func (c *chaos) checkInbox(db *store.DB, answers map[bus.Address][]chaosAnswer) {
+func (c *chaos) checkInbox(db *store.DB, answers map[bus.Address][]bus.OutboundMessage) {
 	c.t.Helper()
 	stored := make(map[int]int)
 	var body []byte
@@ -129,12 +124,12 @@ func (c *chaos) checkInbox(db *store.DB, answers map[bus.Address][]chaosAnswer) 
 
 // checkClaimed checks that an answer is for m. After a restart, the gateway does not know for which
 // messages of an interrupted turn the next answer is, too.
-func (c *chaos) checkClaimed(m bus.InboundMessage, answers []chaosAnswer) {
+func (c *chaos) checkClaimed(m bus.InboundMessage, answers []bus.OutboundMessage) {
 	c.t.Helper()
 	interrupted := slices.ContainsFunc(c.chats, func(chat *chaosChat) bool {
 		return chat.at == m.From && chat.interrupts
 	})
-	if !interrupted && !slices.ContainsFunc(answers, func(a chaosAnswer) bool {
+	if !interrupted && !slices.ContainsFunc(answers, func(a bus.OutboundMessage) bool {
 		return slices.Contains(a.Answers, m.ID)
 	}) {
 		c.t.Errorf("no answer is for message %s of %s: %q", m.ID, m.From, m.Text)
@@ -144,7 +139,7 @@ func (c *chaos) checkClaimed(m bus.InboundMessage, answers []chaosAnswer) {
 // checkAnswered checks that one answer names message n. If a text of the gateway itself is for the
 // message, such as an apology, it needs no other answer. Nor does one of an interrupted turn, if
 // the person ends the conversation after a restart.
-func (c *chaos) checkAnswered(n int, id string, answers []chaosAnswer) {
+func (c *chaos) checkAnswered(n int, id string, answers []bus.OutboundMessage) {
 	c.t.Helper()
 	named, excused := 0, false
 	for _, a := range answers {
@@ -162,7 +157,7 @@ func (c *chaos) checkAnswered(n int, id string, answers []chaosAnswer) {
 
 // checkReminders checks that each reminder has come once, in its chat. The reply to the command
 // contains its text, too, but has no mark of the model. /stop and /new also end reminders.
-func (c *chaos) checkReminders(db *store.DB, answers map[bus.Address][]chaosAnswer) {
+func (c *chaos) checkReminders(db *store.DB, answers map[bus.Address][]bus.OutboundMessage) {
 	c.t.Helper()
 	for n, at := range c.reminders {
 		times := 0
@@ -190,7 +185,7 @@ func marksIn(text string, mark *regexp.Regexp) (list []int) {
 }
 
 // checkChat compares what people see in a chat with the answers for it.
-func (c *chaos) checkChat(chat *chaosChat, answers []chaosAnswer) {
+func (c *chaos) checkChat(chat *chaosChat, answers []bus.OutboundMessage) {
 	c.t.Helper()
 	var promised, order []string
 	times := make(map[string]int)

@@ -14,8 +14,8 @@ import (
 	"gateway/agent/turn"
 )
 
-// Marks of messages as people write them and as the model repeats them, and the words of chats.
-// They differ, so that a quoted answer is no message.
+// Marks of messages as people write them and as the model repeats them, and the words of chats. The
+// marks differ, so that the test does not take a quoted answer for a message.
 var (
 	chaosAsked      = regexp.MustCompile(`\bq(\d+)z\b`)
 	chaosDecided    = regexp.MustCompile(`\bt(\d+)z\b`)

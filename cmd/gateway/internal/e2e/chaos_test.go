@@ -21,8 +21,9 @@ import (
 	"gateway/store"
 )
 
-// TestChaos lets people talk to a gateway while random faults happen. Everything ends at last, and
-// the test compares the gateway's data, and what people see, with what was said.
+// TestChaos lets people talk to a gateway while random faults happen. Then the faults stop, and the
+// gateway finishes everything. The test compares the gateway's data, and the messages that people
+// see, with the messages that people wrote.
 //
 // CHAOS_SEED sets the seed of the random choices, which the test logs. A run with the same seed
 // makes nearly the same choices, but in other states of the gateway.

@@ -195,9 +195,9 @@ func (l *streamLog) logStill(t *testing.T, p *process) {
 		p.logged("model is retried"))
 }
 
-// serve is the model. A first answer pauses in its middle until something of it is seen, because a
-// slow machine would show all of it at once. No first answer ends before all first answers were
-// seen growing.
+// serve is the model. It pauses in the middle of a first answer until the gateway shows the
+// beginning, because a slow gateway would show the whole answer at once. It ends no first answer
+// before the gateway has shown all first answers growing.
 func (l *streamLog) serve(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
 		Messages []struct {
