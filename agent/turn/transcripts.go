@@ -9,7 +9,7 @@ import (
 	"gateway/store"
 )
 
-// maxMemory is the maximum size of all cached transcripts, in bytes of their messages.
+// maxMemory is the maximum size of all cached transcripts, in bytes of memory.
 const maxMemory = 16 << 20
 
 // Transcripts caches recently read transcripts, so that a turn reads only new messages from the
@@ -123,7 +123,7 @@ func (h *Transcripts) remember(key session.Key, entries []session.Entry) {
 	if h.known == nil {
 		h.known = make(map[session.Key]*list.Element)
 	}
-	known := &history{key: key, entries: entries}
+	known := &history{key: key, entries: entries, size: historyOverhead}
 	for _, e := range entries {
 		known.size += e.Size + entryOverhead
 	}
@@ -134,8 +134,12 @@ func (h *Transcripts) remember(key session.Key, entries []session.Entry) {
 	}
 }
 
-// entryOverhead is the approximate size of an entry besides its text, in bytes.
-const entryOverhead = 256
+// The approximate sizes of a transcript besides its entries, and of an entry besides its text, in
+// bytes. Most of the former is the key, which is in the map, too.
+const (
+	historyOverhead = 512
+	entryOverhead   = 256
+)
 
 func (h *Transcripts) forget(e *list.Element) {
 	known := h.used.Remove(e).(*history)

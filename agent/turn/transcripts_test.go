@@ -4,6 +4,8 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -197,6 +199,27 @@ func TestMemoryIsBounded(t *testing.T) {
 	if known(&memory, "d") || known(&memory, "b") {
 		t.Error("what is empty, or older than one that takes all, is remembered")
 	}
+}
+
+// The bound also holds for many short conversations, of which each takes more memory than its text.
+func TestMemoryOfShortTranscripts(t *testing.T) {
+	inUse := func() int {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	before := inUse()
+	memory := new(Transcripts)
+	for i := range 60_000 {
+		text := strconv.Itoa(i) + " is a short message"
+		memory.remember(bustest.Session("telegram/"+strconv.Itoa(1_000_000+i)), []session.Entry{
+			{ID: int64(i), Size: 100, Message: llm.Message{Role: llm.User, Text: text}}})
+	}
+	if got := inUse() - before; got > maxMemory*5/4 || got < maxMemory/2 {
+		t.Errorf("the transcripts take %d MB of memory, want about %d", got>>20, maxMemory>>20)
+	}
+	runtime.KeepAlive(memory)
 }
 
 func known(h *Transcripts, chat string) bool {
