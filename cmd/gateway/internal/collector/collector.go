@@ -23,6 +23,7 @@ const (
 	busyHeap   = 40 << 20
 	busyPause  = time.Second     // longest pause between two runs in a row
 	busyRuns   = 10              // number of runs in a row after which the gateway is busy
+	grownRuns  = 3               // number of runs in a row after which the heap has grown
 	quietAfter = 2 * time.Second // after the last run, until memory is given back
 
 	defaultPercent = 100 // Go's default for GOGC
@@ -85,9 +86,7 @@ func (c *collector) watch() {
 		live := c.samples[0].Value.Uint64()
 		percent := c.ran(time.Now(), live,
 			live+c.samples[1].Value.Uint64()+c.samples[2].Value.Uint64())
-		if c.set(percent); percent != defaultPercent {
-			c.grown.Store(true)
-		}
+		c.set(percent)
 		c.quiet.Reset(quietAfter)
 	}, c)
 }
@@ -101,7 +100,10 @@ func (c *collector) ran(now time.Time, live, scanned uint64) (percent int) {
 		c.runs = 0
 	}
 	c.last = now
-	if c.runs++; c.runs < busyRuns || live >= busyHeap || scanned == 0 {
+	if c.runs++; c.runs >= grownRuns { // a run that giveBack begins is alone
+		c.grown.Store(true)
+	}
+	if c.runs < busyRuns || live >= busyHeap || scanned == 0 {
 		return defaultPercent
 	}
 	percent = int((busyHeap - live) * 100 / scanned)

@@ -18,6 +18,9 @@ func TestCollector(t *testing.T) {
 		if got := run(10*time.Millisecond, 8*mb, mb); got != defaultPercent {
 			t.Fatalf("run %d: %d %%, want %d", i, got, defaultPercent)
 		}
+		if got := c.grown.Load(); got != (i+1 >= grownRuns) {
+			t.Errorf("after %d runs in a row, there is memory to give back: %v", i+1, got)
+		}
 	}
 	for _, test := range []struct {
 		pause        time.Duration
