@@ -9,7 +9,6 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -23,7 +22,7 @@ const (
 	busyHeap   = 40 << 20
 	busyPause  = time.Second     // longest pause between two runs in a row
 	busyRuns   = 10              // number of runs in a row after which the gateway is busy
-	grownRuns  = 3               // number of runs in a row after which the heap has grown
+	grownRuns  = 5               // number of runs after which there is memory to give back
 	quietAfter = 2 * time.Second // after the last run, until memory is given back
 
 	defaultPercent = 100 // Go's default for GOGC
@@ -37,7 +36,7 @@ type collector struct {
 	runs    int       // number of runs in a row
 	percent int
 	quiet   *time.Timer // calls giveBack
-	grown   atomic.Bool // the heap has memory to give back
+	kept    int         // number of runs since memory was given back
 	samples []metrics.Sample
 }
 
@@ -59,22 +58,33 @@ func Watch() {
 	if !byDefault() {
 		return
 	}
-	c := &collector{percent: maxPercent,
+	c := &collector{percent: maxPercent, kept: grownRuns, // the start needs much memory once
 		samples: []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"},
 			{Name: "/gc/scan/globals:bytes"}}}
-	c.grown.Store(true) // by the start
 	c.quiet = time.AfterFunc(quietAfter, c.giveBack)
 	c.watch()
 }
 
 // giveBack gives memory back to the system. The collection that FreeOSMemory begins calls giveBack
-// once more, with nothing left but the pages that were needed meanwhile.
+// once more, with nothing left but the pages that were needed meanwhile. Go itself runs a
+// collection every two minutes. So a gateway that rests still calls FreeOSMemory, but rarely.
 func (c *collector) giveBack() {
 	c.set(defaultPercent)
-	if c.grown.Swap(false) {
+	if c.takeGrown() {
 		debug.FreeOSMemory()
 	}
 	_ = dropProgram() // without it, the process only looks larger
+}
+
+// takeGrown reports whether there is memory to give back, and begins to count anew if so.
+func (c *collector) takeGrown() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.kept < grownRuns {
+		return false
+	}
+	c.kept = 0
+	return true
 }
 
 // watch calls ran after the next run of the garbage collector, and so on.
@@ -100,10 +110,8 @@ func (c *collector) ran(now time.Time, live, scanned uint64) (percent int) {
 		c.runs = 0
 	}
 	c.last = now
-	if c.runs++; c.runs >= grownRuns { // a run that giveBack begins is alone
-		c.grown.Store(true)
-	}
-	if c.runs < busyRuns || live >= busyHeap || scanned == 0 {
+	c.kept++
+	if c.runs++; c.runs < busyRuns || live >= busyHeap || scanned == 0 {
 		return defaultPercent
 	}
 	percent = int((busyHeap - live) * 100 / scanned)
