@@ -1,42 +1,13 @@
 package bus
 
 import (
-	"database/sql"
 	"strings"
 	"testing"
 	"time"
 
 	"gateway/store"
+	"gateway/store/plantest"
 )
-
-// plans explains each query before it runs it.
-type plans struct {
-	store.Queryer
-	t    *testing.T
-	seen []string
-}
-
-func (p *plans) explain(query string, args []any) {
-	p.t.Helper()
-	steps, err := store.Collect(p.Queryer, "explain", func(scan store.Scan, step *string) error {
-		var id, parent, unused int
-		return scan(&id, &parent, &unused, step)
-	}, "EXPLAIN QUERY PLAN "+query, args...)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	p.seen = append(p.seen, strings.Join(steps, "; "))
-}
-
-func (p *plans) Query(query string, args ...any) (*sql.Rows, error) {
-	p.explain(query, args)
-	return p.Queryer.Query(query, args...)
-}
-
-func (p *plans) QueryRow(query string, args ...any) *sql.Row {
-	p.explain(query, args)
-	return p.Queryer.QueryRow(query, args...)
-}
 
 // The queries for unfinished messages read only these, through an index, no matter how many
 // messages the inbox or the chat has. A page of them needs no sorting.
@@ -85,12 +56,12 @@ func TestUnfinishedByIndex(t *testing.T) {
 			return err
 		},
 	} {
-		p := &plans{Queryer: f.read(), t: t}
+		p := &plantest.Plans{Queryer: f.read(), T: t}
 		f.must(read(p))
-		if len(p.seen) == 0 {
+		if len(p.Seen) == 0 {
 			t.Errorf("%s has no plan", name)
 		}
-		for _, plan := range p.seen {
+		for _, plan := range p.Seen {
 			sorts := strings.Contains(plan, "TEMP B-TREE")
 			if !strings.Contains(plan, "INDEX inbox_open (state=?") ||
 				sorts && strings.HasSuffix(name, "in order") {

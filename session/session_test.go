@@ -13,6 +13,7 @@ import (
 	"gateway/agent/llm"
 	"gateway/bus"
 	"gateway/store"
+	"gateway/store/plantest"
 	"gateway/store/storetest"
 )
 
@@ -106,6 +107,17 @@ func (f *fixture) wantTranscript(a bus.Address, want ...string) *Transcript {
 			a, texts(got.Entries), got.Truncated, want)
 	}
 	return got
+}
+
+// The start of the gateway and /stop read running turns only, no matter how many have ended.
+func TestRunningByIndex(t *testing.T) {
+	f := newFixture(t)
+	p := &plantest.Plans{Queryer: f.read(), T: t}
+	_, err := RunningTasks(p, KeyOf(chat))
+	f.must(err)
+	if len(p.Seen) != 1 || !strings.Contains(p.Seen[0], "INDEX turns_running") {
+		t.Errorf("the plans are %q, want one with the index turns_running", p.Seen)
+	}
 }
 
 func (f *fixture) wantRunning(want ...int64) {

@@ -226,7 +226,8 @@ func repairAddress(tx *store.Tx, id int64) error {
 // RunningTurns returns the turns that have not ended, in order. If nothing else fails, its error
 // holds a [store.RowError] for each turn that can't be read.
 func RunningTurns(q store.Queryer) ([]Turn, error) {
-	return turns(q, selectTurns+"WHERE t.state = 'running' ORDER BY t.id")
+	// The plus lets SQLite use the index of running turns and sort them, instead of reading all turns.
+	return turns(q, selectTurns+"WHERE t.state = 'running' ORDER BY +t.id")
 }
 
 // RepairRunning returns the turns that have not ended, in order. First it gives each turn whose

@@ -251,7 +251,8 @@ func SetAside(tx *store.Tx, id int64) error {
 // ListOpen returns the open questions, oldest first. If some rows are unreadable, it returns the
 // others, and its error contains a [store.RowError] for each unreadable one.
 func ListOpen(q store.Queryer) ([]Question, error) {
-	return query(q, "state = 'open' ORDER BY id")
+	// The plus lets SQLite use the index of open questions instead of reading all questions.
+	return query(q, "state = 'open' ORDER BY +id")
 }
 
 func queryOne(q store.Queryer, where string, args ...any) (*Question, error) {

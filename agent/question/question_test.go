@@ -11,6 +11,7 @@ import (
 
 	"gateway/bus"
 	"gateway/store"
+	"gateway/store/plantest"
 )
 
 // A fixture is a database of questions.
@@ -89,6 +90,18 @@ func TestPut(t *testing.T) {
 	list, err := ListOpen(f.read())
 	if err != nil || len(list) != 2 || list[0].ID != q.ID || list[1].ID != other.ID {
 		t.Errorf("open are %+v, %v, want both in their order", list, err)
+	}
+}
+
+// The start of the gateway reads open questions only, no matter how many are decided.
+func TestOpenByIndex(t *testing.T) {
+	f := newFixture(t)
+	p := &plantest.Plans{Queryer: f.read(), T: t}
+	if _, err := ListOpen(p); err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Seen) != 1 || !strings.Contains(p.Seen[0], "INDEX questions_open") {
+		t.Errorf("the plans are %q, want one with the index questions_open", p.Seen)
 	}
 }
 

@@ -19,6 +19,7 @@ var imports = map[string]string{
 	"store/plainjson":                     "",
 	"store/plaintext":                     "",
 	"store/storetest":                     "",
+	"store/plantest":                      "store",
 	"agent/llm":                           "",
 	"agent/extract/document":              "store/plaintext",
 	"agent/extract/document/documenttest": "",
