@@ -189,6 +189,9 @@ func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 	if err := in.Identify(ctx, me.ID); err != nil {
 		return fmt.Errorf("discord: %w", err)
 	}
+	if err := awaitStart(ctx, c, in); err != nil {
+		return fmt.Errorf("discord: %w", err)
+	}
 	cursors, err := in.Cursors(ctx)
 	if err != nil {
 		return fmt.Errorf("discord: read cursors: %w", err)

@@ -1,6 +1,8 @@
 package discord
 
 import (
+	"context"
+	"fmt"
 	"maps"
 	"net/http"
 	"strconv"
@@ -8,7 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bwmarrin/discordgo"
+
 	"gateway/bus"
+	"gateway/channels"
 )
 
 // buckets are the rate limits that Discord announces in its answers: one for each channel or thread
@@ -82,4 +87,50 @@ func (b *buckets) wait(route, channel string, now time.Time) time.Duration {
 // Wait implements [channels.Pacer].
 func (c *Channel) Wait(to bus.Address) time.Duration {
 	return c.web.buckets.wait("POST messages", channelOf(to), time.Now())
+}
+
+// A startLimit says how many sessions of the gateway the bot may begin. If it begins more, Discord
+// ends all of them and resets the bot's token: https://discord.com/developers/docs/events/gateway.
+type startLimit struct {
+	Total      int   `json:"total"`       // in 24 hours
+	Remaining  int   `json:"remaining"`   // until the reset
+	ResetAfter int64 `json:"reset_after"` // milliseconds
+}
+
+// reset returns the time until the limit is reset.
+func (l *startLimit) reset() time.Duration {
+	return time.Duration(max(l.ResetAfter, 0)) * time.Millisecond
+}
+
+// wait returns how long to wait before n sessions begin. The first half of the sessions need not
+// wait, so that a connection that breaks now and then is restored at once. The second half is
+// distributed over the time until the reset.
+func (l *startLimit) wait(n int) time.Duration {
+	if l.Remaining >= n && l.Remaining > l.Total/2 {
+		return 0
+	}
+	return l.reset() / time.Duration(max(l.Remaining/n, 1))
+}
+
+// awaitStart waits until each shard of c may begin a session.
+func awaitStart(ctx context.Context, c *Channel, in channels.Intake) error {
+	var answer struct {
+		Limit startLimit `json:"session_start_limit"`
+	}
+	if err := c.get(ctx, discordgo.EndpointGatewayBot, &answer); err != nil {
+		return fmt.Errorf("look up the limit of sessions: %w", err)
+	}
+	wait := answer.Limit.wait(c.opts.Shards)
+	if wait == 0 {
+		return nil
+	}
+	why := fmt.Sprintf("connected too often: Discord allows %d more connections in the next %v; "+
+		"the gateway connects again in %v", answer.Limit.Remaining,
+		answer.Limit.reset().Round(time.Second), wait.Round(time.Second))
+	in.Report(channels.Disconnected, why)
+	c.log.WarnContext(ctx, why, "account", c.name)
+	if !channels.Sleep(ctx, wait) {
+		return ctx.Err()
+	}
+	return nil
 }

@@ -6,9 +6,11 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"gateway/bus"
 	"gateway/channels"
+	"gateway/channels/discord"
 	"gateway/channels/discord/discordtest"
 )
 
@@ -75,5 +77,42 @@ func TestBuckets(t *testing.T) {
 	}
 	if n := w.Limited(); n > 0 {
 		t.Errorf("Discord had to refuse %d calls", n)
+	}
+}
+
+// A bot that begins too many sessions in a day loses its token. So the channel waits before the
+// last ones.
+func TestStartLimit(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil, nil)
+	w.LimitStarts(0, 500*time.Millisecond)
+	w.run(t)
+	w.Say(direct, person, "one")
+	w.received(t, 1)
+	if n := w.Calls("identify"); n != 1 {
+		t.Errorf("identified %d times", n)
+	}
+	states := strings.Join(w.in.States(), "\n")
+	if !strings.Contains(states, "connected too often: Discord allows 0 more connections") {
+		t.Errorf("states:\n%s", states)
+	}
+}
+
+func TestStartWait(t *testing.T) {
+	for _, tt := range []struct {
+		remaining, shards int
+		want              time.Duration
+	}{
+		{1000, 1, 0}, {501, 1, 0}, {501, 16, 0},
+		{500, 1, 72 * time.Second}, {10, 1, time.Hour}, {10, 3, 10 * time.Hour / 3},
+		{1, 1, 10 * time.Hour}, {0, 1, 10 * time.Hour}, {2, 3, 10 * time.Hour},
+	} {
+		if got := discord.StartWait(1000, tt.remaining, 10*time.Hour, tt.shards); got != tt.want {
+			t.Errorf("%d sessions left and %d shards: wait %v, want %v",
+				tt.remaining, tt.shards, got, tt.want)
+		}
+	}
+	if got := discord.StartWait(0, 0, 0, 1); got != 0 {
+		t.Errorf("without a limit: wait %v", got)
 	}
 }

@@ -25,7 +25,7 @@ type Fault struct {
 	// Method is one of createMessage, editMessage, deleteMessage, getMessage, listMessages,
 	// typing, putReaction, deleteReaction, getChannel, getGuild, guildChannels, leaveGuild,
 	// activeThreads, getMe, getApplication, putCommands, callback, deleteResponse, getGateway,
-	// gateway (the websocket's handshake) and file; default any.
+	// getGatewayBot, gateway (the websocket's handshake) and file; default any.
 	Method  string
 	Channel string                 // default: any
 	When    func(text string) bool // condition on the content; must not call the Server

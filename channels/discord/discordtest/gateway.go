@@ -72,6 +72,44 @@ type gatewayFaults struct {
 	frozen   bool // nothing is sent
 	refuse   []int
 	onResume []int // operations that answer the next RESUMEs
+
+	starts int       // sessions that the bot may still begin before reset
+	reset  time.Time // when it may begin dailyStarts again
+}
+
+// dailyStarts is how many sessions a bot may begin in 24 hours.
+const dailyStarts = 1000
+
+// refill begins a new day of sessions when the last one has ended. The caller holds s.mu.
+func (s *Server) refill() {
+	if now := time.Now(); !now.Before(s.gateway.reset) {
+		s.gateway.starts, s.gateway.reset = dailyStarts, now.Add(24*time.Hour)
+	}
+}
+
+// getGatewayBot returns the address of the gateway and how many sessions the bot may begin.
+func (s *Server) getGatewayBot() reply {
+	s.refill()
+	return reply{result: map[string]any{
+		"url": "ws" + strings.TrimPrefix(s.base, "http") + "/gateway", "shards": 1,
+		"session_start_limit": map[string]any{
+			"total": dailyStarts, "remaining": s.gateway.starts, "max_concurrency": 1,
+			"reset_after": time.Until(s.gateway.reset).Milliseconds(),
+		},
+	}}
+}
+
+// start counts a session that the bot begins. If there are too many, the server ends all of them
+// and makes the token invalid, as Discord does.
+func (s *Server) start() (ok bool) {
+	s.refill()
+	if s.gateway.starts > 0 {
+		s.gateway.starts--
+		return true
+	}
+	s.token = "reset-" + s.nextID()
+	clear(s.sessions)
+	return false
 }
 
 // serveGateway serves a bot until the connection ends.
@@ -220,6 +258,9 @@ func (s *Server) identify(c *conn, data json.RawMessage) int {
 	}
 	if json.Unmarshal(data, &d) != nil {
 		return 4002
+	}
+	if c.session == nil && s.authentic(d.Token) && !s.start() {
+		return 4004
 	}
 	if len(s.gateway.refuse) > 0 {
 		code := s.gateway.refuse[0]

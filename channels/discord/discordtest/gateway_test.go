@@ -212,6 +212,14 @@ func TestOrders(t *testing.T) {
 			t.Errorf("the answer to RESUME is %+v, want op %d", f, op)
 		}
 	}
+	c.LimitStarts(0, time.Hour)
+	p = c.dial()
+	p.write(identify)
+	if code := p.closed(); code != 4004 {
+		t.Errorf("a session too many: closed with %d, want 4004", code)
+	}
+	c.SetToken(token)
+	c.LimitStarts(1000, time.Hour)
 	c.RefuseIdentify(4000)
 	p = c.dial()
 	p.write(identify)

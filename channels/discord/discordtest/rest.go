@@ -35,6 +35,7 @@ var routes = []struct{ verb, path, method string }{
 	{"POST", "interactions/*/*/callback", "callback"},
 	{"DELETE", "webhooks/*/*/messages/@original", "deleteResponse"},
 	{"GET", "gateway", "getGateway"},
+	{"GET", "gateway/bot", "getGatewayBot"},
 }
 
 // A call is one request of the bot.
@@ -202,6 +203,8 @@ func (s *Server) executeLocked(c *call) (answer reply, sent *Sent) {
 	case "getGateway":
 		url := "ws" + strings.TrimPrefix(s.base, "http") + "/gateway"
 		return reply{result: map[string]any{"url": url}}, nil
+	case "getGatewayBot":
+		return s.getGatewayBot(), nil
 	case "getGuild", "guildChannels", "leaveGuild", "activeThreads":
 		return s.guildCall(c), nil
 	case "putCommands":

@@ -1,6 +1,9 @@
 package discordtest
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // Connected returns how many sessions are connected to the gateway.
 func (s *Server) Connected() int {
@@ -58,6 +61,12 @@ func (s *Server) Freeze(on bool) { s.change(func() { s.gateway.frozen = on }) }
 // RefuseIdentify closes the next connections that identify, with these codes.
 func (s *Server) RefuseIdentify(codes ...int) {
 	s.change(func() { s.gateway.refuse = slices.Clone(codes) })
+}
+
+// LimitStarts says how many sessions the bot may still begin before the limit is reset. If it
+// begins more, its token becomes invalid.
+func (s *Server) LimitStarts(left int, reset time.Duration) {
+	s.change(func() { s.gateway.starts, s.gateway.reset = left, time.Now().Add(reset) })
 }
 
 // RefuseResume tells the next n resuming bots that their session is over.
