@@ -33,7 +33,11 @@ func (c *client) fetch(
 	ctx context.Context, stall time.Duration, ref string, w io.Writer,
 ) error {
 	result, err := c.call(ctx, callTimeout, "getFile", tgbotapi.Params{"file_id": ref})
-	if err != nil {
+	switch {
+	// Telegram also says this of files that it can serve a moment later.
+	case hasText(err, "temporarily unavailable"):
+		return errors.New("Telegram can't serve the file now")
+	case err != nil:
 		return classify(err, true)
 	}
 	var f struct {

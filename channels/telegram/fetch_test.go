@@ -65,10 +65,14 @@ func TestFetchErrors(t *testing.T) {
 		{"token", telegramtest.File{Data: []byte("x")}, func(s *telegramtest.Server) {
 			s.Inject(telegramtest.Fault{Method: "file", Code: 401, Text: "Unauthorized"})
 		}, account, "BotFather"},
-		{"no path", telegramtest.File{Data: []byte("x")}, func(s *telegramtest.Server) {
+		{"no such id", telegramtest.File{Data: []byte("x")}, func(s *telegramtest.Server) {
+			s.Inject(telegramtest.Fault{Method: "getFile", Code: 400,
+				Text: "Bad Request: invalid file_id"})
+		}, refused, "invalid file_id"},
+		{"not now", telegramtest.File{Data: []byte("x")}, func(s *telegramtest.Server) {
 			s.Inject(telegramtest.Fault{Method: "getFile", Code: 400,
 				Text: "Bad Request: wrong file_id or the file is temporarily unavailable"})
-		}, refused, "unavailable"},
+		}, again, "now"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			api, c, log := start(t)
