@@ -19,6 +19,10 @@ import (
 	"gateway/channels"
 )
 
+// localTimeout is the time limit for getFile with a server that runs with --local. It answers only
+// when it has downloaded the whole file, and the context has the limit for that.
+const localTimeout = 24 * time.Hour
+
 // Fetch implements [channels.Fetcher]. A ref is a file_id, which is valid for this bot only.
 // Telegram lets bots fetch files of up to 20 MB; your own Bot API server has no such limit.
 func (c *Channel) Fetch(ctx context.Context, ref string, w io.Writer) error {
@@ -32,7 +36,11 @@ func (c *Channel) Fetch(ctx context.Context, ref string, w io.Writer) error {
 func (c *client) fetch(
 	ctx context.Context, stall time.Duration, ref string, w io.Writer,
 ) error {
-	result, err := c.call(ctx, callTimeout, "getFile", tgbotapi.Params{"file_id": ref})
+	wait := callTimeout
+	if c.localFiles != "" {
+		wait = localTimeout
+	}
+	result, err := c.call(ctx, wait, "getFile", tgbotapi.Params{"file_id": ref})
 	switch {
 	// Telegram also says this of files that it can serve a moment later.
 	case hasText(err, "temporarily unavailable"):

@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"gateway/channels"
@@ -175,3 +179,33 @@ func TestFetchReadsNothingElse(t *testing.T) {
 		})
 	}
 }
+
+// A server with --local answers getFile only when it has downloaded the file.
+func TestFetchWaitsForLocalServer(t *testing.T) {
+	folder := t.TempDir()
+	name := filepath.Join(folder, "video.mp4")
+	if err := os.WriteFile(name, []byte("large"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		c := telegram.New("tg", token, &telegram.Options{LocalFiles: folder,
+			Transport: slowServer(func(r *http.Request) (*http.Response, error) {
+				select {
+				case <-time.After(5 * time.Minute):
+				case <-r.Context().Done():
+					return nil, r.Context().Err()
+				}
+				return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(
+					fmt.Sprintf(`{"ok":true,"result":{"file_id":"x","file_path":%q}}`, name)))}, nil
+			})})
+		var got bytes.Buffer
+		if err := c.Fetch(t.Context(), "x", &got); err != nil || got.String() != "large" {
+			t.Errorf("Fetch = %v with %q, want the file", err, &got)
+		}
+	})
+}
+
+// A slowServer is a function that implements [http.RoundTripper].
+type slowServer func(*http.Request) (*http.Response, error)
+
+func (f slowServer) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
