@@ -258,7 +258,11 @@ func (s *Supervisor) setCommands(ctx context.Context, c channels.Commander) {
 			return // Run reports the same error
 		}
 		s.log.DebugContext(ctx, "commands not set yet", "err", err)
-		if !channels.Sleep(ctx, wait) {
+		pause := wait
+		if limit, ok := errors.AsType[*channels.RateError](err); ok {
+			pause = max(pause, limit.After)
+		}
+		if !channels.Sleep(ctx, pause) {
 			return
 		}
 	}

@@ -232,6 +232,31 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// If a platform says how long to wait, the menu is not sent again before that: further attempts
+// would make the wait longer.
+func TestCommandsAfterRateLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &controlledChannel{
+			run: func(ctx context.Context, _ int) error { <-ctx.Done(); return ctx.Err() },
+			setCommands: func(n int) error {
+				if n > 2 {
+					return nil
+				}
+				return fmt.Errorf("set commands: %w", &channels.RateError{After: 490 * time.Second})
+			},
+		}
+		supervise(t, f, time.Hour)
+		if len(f.menus) != 3 {
+			t.Errorf("%d calls, want 3", len(f.menus))
+		}
+		for _, gap := range gaps(f.menus) {
+			if gap != 490*time.Second {
+				t.Errorf("tried again after %v, want 490s", gap)
+			}
+		}
+	})
+}
+
 // A channel without a menu works, too.
 func TestNoCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
