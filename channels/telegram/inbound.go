@@ -78,9 +78,10 @@ func envelope(account string, m *message) bus.InboundMessage {
 	return in
 }
 
-// read reports whether the gateway reads messages in c. It does not read channels.
+// read reports whether the gateway reads messages in c. It does not read channels, or what people
+// write to a channel: these people don't see each other's messages, as members of a group do.
 func (c *chat) read() bool {
-	return c.Type == "private" || c.Type == "group" || c.Type == "supergroup"
+	return c.Type == "private" || !c.Direct && (c.Type == "group" || c.Type == "supergroup")
 }
 
 func (u *user) sender() bus.Sender {

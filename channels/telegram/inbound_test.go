@@ -185,6 +185,9 @@ func TestInbound(t *testing.T) {
 			"new_chat_members": []fields{{"id": 1}}}}, nil},
 		{"anonymous administrator", telegramtest.Message{Chat: group, Text: "hi",
 			Extra: fields{"sender_chat": fields{"id": group, "type": "group"}}}, nil},
+		{"to a channel", telegramtest.Message{Chat: forum, Text: "/help", Extra: fields{
+			"chat":                  fields{"id": forum, "type": "supergroup", "is_direct_messages": true},
+			"direct_messages_topic": fields{"topic_id": 42, "user": fields{"id": 42}}}}, nil},
 		{"bot", telegramtest.Message{User: 99, Chat: group, Text: "beep"}, nil},
 		{"hostile name", telegramtest.Message{User: 66, Text: "hi"},
 			with(direct, func(m *bus.InboundMessage) {

@@ -64,6 +64,10 @@ type (
 		ID    int64  `json:"id"`
 		Type  string `json:"type"` // "private", "group", "supergroup" or "channel"
 		Title string `json:"title"`
+
+		// The chat is a supergroup in which people write to a channel, each in a topic that only they
+		// and the administrators see.
+		Direct bool `json:"is_direct_messages"`
 	}
 
 	// An entity marks a part of a text, such as a mention, a command or a link.
