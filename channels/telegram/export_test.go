@@ -25,6 +25,9 @@ func (c *Channel) Translate(ctx context.Context, updates ...string) channels.Bat
 // SetAnswer sets the time limit for telling Telegram that a press was noticed.
 func (c *Channel) SetAnswer(d time.Duration) { c.answer = d }
 
+// SetInspect sets the time between two looks at the webhook.
+func (c *Channel) SetInspect(d time.Duration) { c.inspect = d }
+
 // ErrStalled is the cause of the error when a transfer makes no progress.
 var ErrStalled = errStalled
 

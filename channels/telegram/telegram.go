@@ -48,6 +48,7 @@ type Channel struct {
 	log     *slog.Logger
 	stall   time.Duration // time without progress after which a transfer is given up
 	answer  time.Duration // time limit for confirming a press
+	inspect time.Duration // time between two looks at the webhook
 	webhook *Webhook
 	drafts  bool // see [Options]; likewise rich
 	rich    bool
@@ -87,6 +88,7 @@ func New(name, token string, opts *Options) *Channel {
 		log:     cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 		stall:   stallTimeout,
 		answer:  answerTimeout,
+		inspect: inspectTime,
 		webhook: o.Webhook,
 		drafts:  o.Drafts,
 		rich:    o.Rich,

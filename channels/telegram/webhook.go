@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
@@ -98,12 +99,8 @@ func (r *receiver) listen(ctx context.Context, hook *Webhook) error {
 		cancel()
 	}()
 	if err = r.setWebhook(ctx, hook); err == nil {
-		r.connected(ctx, " by webhook")
-		select {
-		case err = <-h.failed:
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
+		r.connected(ctx, byWebhook)
+		err = h.watch(ctx)
 	}
 	// Calls that wait for their turn end now. Telegram repeats them later.
 	cancel()
@@ -128,6 +125,20 @@ func (r *receiver) setWebhook(ctx context.Context, hook *Webhook) error {
 	return nil
 }
 
+// byWebhook is appended to the report of a connection.
+const byWebhook = " by webhook"
+
+// inspectTime is the time between two looks at what Telegram says about the webhook.
+const inspectTime = time.Minute
+
+// A webhookInfo is what Telegram says about the webhook.
+type webhookInfo struct {
+	URL     string `json:"url"`                  // "" if there is no webhook
+	Waiting int    `json:"pending_update_count"` // updates
+	Failed  int64  `json:"last_error_date"`      // Unix time of the last failed call; 0: never
+	Reason  string `json:"last_error_message"`
+}
+
 // A hook serves the calls of a webhook, for one call of listen.
 type hook struct {
 	*receiver
@@ -135,6 +146,7 @@ type hook struct {
 	secret []byte
 	turn   chan struct{} // held while an update is stored, so that they are stored one by one
 	failed chan error    // the error of an update that could not be stored
+	heard  atomic.Bool   // an update was stored since the last look
 }
 
 func newHook(r *receiver, w *Webhook) *hook {
@@ -144,6 +156,62 @@ func newHook(r *receiver, w *Webhook) *hook {
 		h.path = u.Path
 	}
 	return h
+}
+
+// watch waits until ctx is done, an update can't be stored, or another program has changed the
+// webhook. Telegram's calls can fail where the gateway does not see it, for example because of the
+// certificate. So watch asks Telegram, and reports what it says.
+func (h *hook) watch(ctx context.Context) error {
+	tick := time.NewTicker(h.inspect)
+	defer tick.Stop()
+	var before webhookInfo // of the last look
+	shown := ""            // the reported problem
+	for {
+		select {
+		case err := <-h.failed:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		info, err := h.api.getWebhookInfo(ctx)
+		if err != nil {
+			continue // the next look may succeed
+		}
+		// Telegram may write the address in another form than the gateway.
+		if info.URL == "" || before.URL != "" && info.URL != before.URL {
+			return errors.New("webhook: another program has changed or removed the webhook of " +
+				"this bot: stop it, or use another bot")
+		}
+		// Only Telegram's own times are compared: the clocks may differ.
+		switch heard := h.heard.Swap(false); {
+		case heard || info.Waiting == 0:
+			if shown != "" {
+				h.connected(ctx, byWebhook)
+			}
+			shown = ""
+		case before.URL != "" && info.Failed != before.Failed && info.problem() != shown:
+			shown = info.problem()
+			h.in.Report(channels.Disconnected, shown)
+			h.log.WarnContext(ctx, shown, "account", h.name)
+		}
+		before = info
+	}
+}
+
+// problem says why Telegram's last call has failed.
+func (i *webhookInfo) problem() string {
+	return "Telegram can't deliver messages to the webhook: " + channels.Clean(i.Reason, 150) +
+		"; check its address, certificate and proxy"
+}
+
+// getWebhookInfo returns what Telegram says about the webhook.
+func (c *client) getWebhookInfo(ctx context.Context) (info webhookInfo, err error) {
+	result, err := c.call(ctx, callTimeout, "getWebhookInfo", nil)
+	if err != nil {
+		return info, classify(err, false)
+	}
+	return info, json.Unmarshal(result, &info)
 }
 
 // serve answers one call: 200 once the update is stored, otherwise an error that makes Telegram
@@ -197,7 +265,9 @@ func (h *hook) accept(ctx context.Context, update json.RawMessage) error {
 		return nil // it is not an update and never will be
 	}
 	err := h.store(ctx, batch, presses)
-	if err != nil {
+	if err == nil {
+		h.heard.Store(true)
+	} else {
 		select {
 		case h.failed <- err:
 		default: // one error is enough

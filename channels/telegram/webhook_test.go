@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"runtime"
@@ -301,6 +303,67 @@ func TestWebhookPress(t *testing.T) {
 	stop()
 	if got := texts(in.Messages()); got != "yes" {
 		t.Errorf("received %s, want yes", got)
+	}
+}
+
+// If Telegram's calls don't reach the gateway, for example because of the proxy, the gateway says
+// so until they do.
+func TestWebhookOutOfReach(t *testing.T) {
+	listen, front := freeAddress(t), freeAddress(t)
+	api, c, _ := startWith(t, nil, telegram.Options{Webhook: &telegram.Webhook{
+		Listen: listen, URL: "http://" + front + "/telegram/hook", Secret: secret}})
+	c.SetInspect(10 * time.Millisecond)
+	in := &reporting{reports: make(chan string, 10)}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx, in) }()
+	const connected = "connected as @gateway_bot by webhook"
+	if got := <-in.reports; got != connected {
+		t.Errorf("first reported %q", got)
+	}
+	api.Say(42, 42, "hi")
+	if got := <-in.reports; !strings.Contains(got, "can't deliver messages to the webhook") {
+		t.Errorf("then reported %q", got)
+	}
+	ln, err := net.Listen("tcp", front)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httptest.NewUnstartedServer(httputil.NewSingleHostReverseProxy(
+		&url.URL{Scheme: "http", Host: listen}))
+	_ = proxy.Listener.Close() // it has an address of its own
+	proxy.Listener = ln
+	proxy.Start()
+	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
+	t.Cleanup(proxy.Close)
+	if got := <-in.reports; got != connected {
+		t.Errorf("at last reported %q", got)
+	}
+	cancel()
+	<-done
+	if got := texts(in.Messages()); got != "hi" {
+		t.Errorf("received %s, want hi", got)
+	}
+}
+
+// A reporting intake passes reports on.
+type reporting struct {
+	channeltest.Inbox
+	reports chan string
+}
+
+func (r *reporting) Report(_ channels.State, text string) { r.reports <- text }
+
+// If another program removes the webhook, Run ends, so that the next one sets it again.
+func TestWebhookRemoved(t *testing.T) {
+	api, c, _, address := startHook(t)
+	c.SetInspect(10 * time.Millisecond)
+	done := make(chan error, 1)
+	go func() { done <- c.Run(t.Context(), new(channeltest.Inbox)) }()
+	await(t, api, func() bool { return api.Webhook() == address })
+	api.SetWebhook("")
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "another program") {
+		t.Errorf("Run = %v, want an error about another program", err)
 	}
 }
 

@@ -18,6 +18,7 @@ type hook struct {
 	url, secret string
 	connections int // number of concurrent deliveries
 	lastError   string
+	failed      int64              // Unix time of lastError
 	wake        chan struct{}      // receives a token when an update is queued
 	stop        context.CancelFunc // ends the deliveries
 }
@@ -63,7 +64,7 @@ func (s *Server) webhookInfo() map[string]any {
 	if h := s.hook; h != nil {
 		info["url"], info["max_connections"] = h.url, h.connections
 		if h.lastError != "" {
-			info["last_error_message"] = h.lastError
+			info["last_error_message"], info["last_error_date"] = h.lastError, h.failed
 		}
 	}
 	return info
@@ -157,7 +158,7 @@ func (s *Server) pushBatch(ctx context.Context, client *http.Client, h *hook, ba
 	for i, u := range batch {
 		if failures[i] != nil {
 			all = false
-			h.lastError = failures[i].Error()
+			h.lastError, h.failed = failures[i].Error(), time.Now().Unix()
 			continue
 		}
 		s.queue = slices.DeleteFunc(s.queue, func(q queued) bool { return q.id == u.id })
