@@ -171,6 +171,13 @@ func TestInbound(t *testing.T) {
 			m.Attachments = []bus.Attachment{{Kind: bus.Photo, Type: "image/jpeg", Ref: "large"},
 				{Kind: bus.Voice, Type: "audio/ogg", Seconds: 3, Ref: "spoken"}}
 		})},
+		{"file in a rich message", telegramtest.Message{Extra: fields{"rich_message": fields{
+			"blocks": []any{fields{"type": "document", "caption": fields{"text": "the plan"},
+				"document": fields{"file_id": "plan", "file_name": "a.pdf"}}}}}},
+			with(direct, func(m *bus.InboundMessage) {
+				m.Text = "[document: a.pdf]\nthe plan"
+				m.Attachments = []bus.Attachment{{Kind: bus.Document, Name: "a.pdf", Ref: "plan"}}
+			})},
 		{"rich mention", telegramtest.Message{Chat: group, Extra: fields{"rich_message": fields{
 			"blocks": []any{fields{"type": "paragraph", "text": []any{"😀 ", fields{"type": "mention",
 				"username": "gateway_bot", "text": "@Gateway_Bot"}, " help"}}}}}},

@@ -131,13 +131,13 @@ func (w *richWriter) block(b *richBlock, depth int) {
 		w.write("> ")
 		w.within("> ", func() { w.blocks(b.Blocks, "\n", depth) })
 		b.Blocks = nil
-	case "map", "photo", "video", "audio", "animation", "voice_note":
-		if b.VoiceNote != nil {
-			b.Voice = b.VoiceNote
-		}
-		w.write(b.media.name())
-		w.files = append(w.files, b.attachments()...)
 	}
+	// A block of any kind may carry a file or a place.
+	if b.VoiceNote != nil {
+		b.Voice = b.VoiceNote
+	}
+	w.write(b.media.name())
+	w.files = append(w.files, b.attachments()...)
 	w.text(b.Text, depth)
 	w.text(b.Summary, depth)
 	if len(b.Summary) > 0 {
