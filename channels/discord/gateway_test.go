@@ -116,6 +116,34 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
+// If every connection ends as soon as the session is resumed, Run ends, so that the pauses between
+// its attempts become longer.
+func TestShortConnections(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil, nil)
+	done := make(chan error, 1)
+	go func() { done <- w.c.Run(t.Context(), w.in) }()
+	var err error
+	dropped := 0
+	w.wait(t, "the end of Run", func() bool {
+		select {
+		case err = <-done:
+			return true
+		default:
+		}
+		connected := strings.Count(strings.Join(w.in.States(), "\n"), "connected as")
+		if connected > dropped {
+			dropped++
+			w.Drop()
+		}
+		return false
+	})
+	if resumed := w.Calls("resume"); resumed > 5 ||
+		!strings.Contains(fmt.Sprint(err), "each connection") {
+		t.Errorf("Run = %v after %d resumed connections", err, resumed)
+	}
+}
+
 // resumed checks that the session was resumed, so that no channel was read again.
 func resumed(w *world) string {
 	if r, i, l := w.Calls("resume"), w.Calls("identify"), w.Calls("listMessages"); r == 0 || i != 1 ||

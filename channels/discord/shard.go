@@ -34,6 +34,16 @@ type shard struct {
 // few minutes. After a longer outage the missed messages are read again.
 var resumeWaits = [...]time.Duration{0, time.Second, 3 * time.Second, 10 * time.Second}
 
+// If more than maxShort connections in a row end within shortLife, something is wrong with the
+// session, although it can be resumed. Then a new one begins after a pause.
+const (
+	maxShort  = 5
+	shortLife = 10 * time.Second
+)
+
+// errShort reports that a session is useless although it can be resumed.
+var errShort = errors.New("each connection ends as soon as the session is resumed")
+
 // endTime is how long to wait for the library's goroutines. The library sleeps for a second when it
 // closes.
 const endTime = 1500 * time.Millisecond
@@ -59,7 +69,8 @@ func (s *shard) run(ctx context.Context) error {
 	// Whatever ends the run, the library's goroutines must notice it.
 	defer s.kill()
 	err := s.open(ctx)
-	for err == nil {
+	for short := 0; err == nil; {
+		began := time.Now()
 		if err = s.watch(ctx); err != nil {
 			s.end()
 			break
@@ -70,6 +81,12 @@ func (s *shard) run(ctx context.Context) error {
 		}
 		s.c.log.InfoContext(ctx, "connection lost", "account", s.c.name, "shard", s.id)
 		s.in.Report(channels.Disconnected, "connection lost")
+		if short++; time.Since(began) >= shortLife {
+			short = 0
+		}
+		if short > maxShort {
+			return errShort
+		}
 		err = s.resume(ctx)
 	}
 	if ctx.Err() != nil {
