@@ -2,6 +2,7 @@ package telegram_test
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -129,7 +130,8 @@ func TestEdits(t *testing.T) {
 	photo := api.SayPhoto(42, 42, "my dgo", []byte("x"))
 	api.EditSay(-5, text, "@gateway_bot hello")
 	api.EditSay(42, photo, "my dog")
-	api.DeliverRaw(`"edited_message":{"message_id":9,"date":1,"edit_date":2,"from":{"id":42},` +
+	api.DeliverRaw(`"edited_message":{"message_id":9,"date":1,"edit_date":` +
+		itoa(int(time.Now().Unix())) + `,"from":{"id":42},` +
 		`"chat":{"id":42,"type":"private"},"location":{"latitude":1,"longitude":2}}`)
 	got := receive(t, api, c)
 	if len(got) != 4 {
@@ -157,13 +159,36 @@ func TestEdits(t *testing.T) {
 	}
 }
 
+// Telegram reports a reaction to an edited message as a further edit, with the same text and time.
+func TestReactionIsNoEdit(t *testing.T) {
+	api, c, _ := start(t)
+	never := api.Say(42, 42, "never edited")
+	id := api.Say(42, 42, "/stpo")
+	api.EditSay(42, id, "/stop")
+	for range 2 {
+		api.Touch(42, never)
+		api.Touch(42, id)
+	}
+	if got := texts(receive(t, api, c)); got != "never edited /stpo /stop" {
+		t.Errorf("received %s", got)
+	}
+	// By then the gateway may have forgotten the edit.
+	old := time.Now().Add(-49 * time.Hour).Unix()
+	if b := channelOf(t).Translate(t.Context(), fmt.Sprintf(`{"update_id":1,"edited_message":`+
+		`{"message_id":9,"date":1,"edit_date":%d,"from":{"id":42},`+
+		`"chat":{"id":42,"type":"private"},"text":"/stop"}}`, old)); len(b.Messages) != 0 {
+		t.Errorf("an edit of long ago became %+v", b)
+	}
+}
+
 // Two edits within one second have different ids. A repeated delivery of one edit has the same
 // id.
 func TestEditsOfOneSecond(t *testing.T) {
 	c := channelOf(t)
+	now := itoa(int(time.Now().Unix()))
 	edit := func(update, text string) string {
 		b := c.Translate(t.Context(), `{"update_id":`+update+`,"edited_message":{"message_id":9,`+
-			`"date":1,"edit_date":2,"from":{"id":42},"chat":{"id":42,"type":"private"},`+
+			`"date":1,"edit_date":`+now+`,"from":{"id":42},"chat":{"id":42,"type":"private"},`+
 			`"text":"`+text+`"}}`)
 		if len(b.Messages) != 1 || b.Messages[0].Text != text {
 			t.Fatalf("edit %s became %+v", update, b)

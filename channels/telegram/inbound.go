@@ -2,6 +2,7 @@ package telegram
 
 import (
 	"cmp"
+	"hash/fnv"
 	"strconv"
 	"strings"
 	"time"
@@ -43,10 +44,15 @@ func (r *receiver) inbound(m *message) (bus.InboundMessage, bool) {
 	return in, true
 }
 
+// maxEditAge is the maximum age of an edit. Telegram keeps updates for a day, and the gateway
+// recognises a repeated message for two days at least: see edited.
+const maxEditAge = 48 * time.Hour
+
 // edited translates an edited message. It returns false if the edit has no text: a live location is
 // edited when it moves, for example. A replaced file is ignored.
-func (r *receiver) edited(update int64, m *message) (bus.InboundMessage, bool) {
-	if text, _ := m.written(); m.EditDate == 0 || text == "" {
+func (r *receiver) edited(m *message) (bus.InboundMessage, bool) {
+	if text, _ := m.written(); m.EditDate == 0 || text == "" ||
+		time.Since(time.Unix(m.EditDate, 0)) > maxEditAge {
 		return bus.InboundMessage{}, false
 	}
 	in, ok := r.inbound(m)
@@ -54,9 +60,13 @@ func (r *receiver) edited(update int64, m *message) (bus.InboundMessage, bool) {
 		return bus.InboundMessage{}, false
 	}
 	in.Edits = in.ID
-	// A message may be edited several times per second, and update ids begin anew after a week of
-	// silence.
-	in.ID += ":e" + strconv.FormatInt(m.EditDate, 10) + "." + strconv.FormatInt(update, 10)
+	// A message may be edited several times per second. Telegram also reports other changes of an
+	// edited message, such as a reaction, with the time of the last edit. So equal texts of one time
+	// are one edit, whatever the update's id: see
+	// https://github.com/tdlib/telegram-bot-api/issues/773.
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(in.Text)) // it never fails
+	in.ID += ":e" + strconv.FormatInt(m.EditDate, 10) + "." + strconv.FormatUint(h.Sum64(), 36)
 	in.Time = time.Unix(m.EditDate, 0).UTC()
 	// The file belongs to the original message, which is stored already.
 	in.Album, in.Attachments = "", nil

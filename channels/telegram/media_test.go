@@ -195,7 +195,7 @@ func FuzzUpdate(f *testing.F) {
 		`{"update_id":1,"message":{"message_id":1,"date":1,"from":{"id":42,"first_name":"A"},` +
 			`"chat":{"id":-5,"type":"group","title":"t"},"text":"/a@b c","entities":` +
 			`[{"type":"bot_command","offset":0,"length":4},{"type":"mention","offset":-1,"length":9}]}}`,
-		`{"update_id":2,"edited_message":{"message_id":1,"edit_date":5,"from":{"id":42},` +
+		`{"update_id":2,"edited_message":{"message_id":1,"edit_date":4102444800,"from":{"id":42},` +
 			`"chat":{"id":42,"type":"private"},"caption":"x","photo":[{"file_id":"A","width":1}]}}`,
 		`{"update_id":3,"callback_query":{"id":"7","from":{"id":42},"data":"/yes","message":` +
 			`{"message_id":9,"date":0,"chat":{"id":-5,"type":"supergroup"}}}}`,

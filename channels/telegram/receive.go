@@ -136,7 +136,7 @@ func (r *receiver) read(ctx context.Context, u *update) (bus.InboundMessage, boo
 	case u.Message != nil:
 		return r.inbound(u.Message)
 	case u.Edited != nil:
-		return r.edited(u.ID, u.Edited)
+		return r.edited(u.Edited)
 	case u.Callback != nil:
 		return r.pressed(u.Callback)
 	case u.Member != nil:

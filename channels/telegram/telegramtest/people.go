@@ -61,6 +61,16 @@ func (s *Server) EditSay(chatID int64, id int, text string) {
 	s.changed.Notify()
 }
 
+// Touch reports a message of a person as edited although its text is the same, as Telegram does if
+// somebody reacts to it, for example.
+func (s *Server) Touch(chatID int64, id int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.chats[chatID]
+	s.enqueue("edited_message", s.wire(c, c.find(id)), c, id)
+	s.changed.Notify()
+}
+
 // Migrate turns a group into the supergroup with the given id. Both chats report it, and messages
 // to the old id are refused with the new id.
 func (s *Server) Migrate(group, supergroup int64) {
