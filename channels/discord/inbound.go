@@ -1,11 +1,15 @@
 package discord
 
 import (
+	"cmp"
 	"context"
 	"hash/fnv"
+	"net/url"
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/bwmarrin/discordgo"
 
 	"gateway/bus"
 	"gateway/channels"
@@ -40,7 +44,7 @@ func (t *translator) inbound(
 	ctx context.Context, m *message, edit bool,
 ) (bus.InboundMessage, bool, error) {
 	if m.Type == threadStarter {
-		t.starters.Put(m.Channel, m.Quoted)
+		t.starters.Put(m.Channel, m.Quoted.message)
 	}
 	if !m.isFromPerson() || edit && (m.Edited == nil || time.Since(*m.Edited) > maxEditAge) {
 		return bus.InboundMessage{}, false, nil
@@ -77,7 +81,7 @@ func (t *translator) inbound(
 	}
 	in.Text = body.label(t.vocabulary(where, body, t.me.ID).read(text))
 	in.Attachments = body.files(m)
-	in.ReplyTo = t.quote(where, m.Quoted)
+	in.ReplyTo = t.quote(where, t.quoted(ctx, m))
 	in.Addressed = !in.Group || t.mentioned(where, body) || in.ReplyTo != nil && in.ReplyTo.Ours
 	if starter, _ := t.starters.Get(m.Channel); in.ReplyTo == nil && !edit && starter != nil {
 		in.ReplyTo = t.quote(where, starter)
@@ -122,6 +126,27 @@ func (t *translator) vocabulary(where place, c *content, me string) *mentionName
 	}
 	v.channels = func(id string) string { return t.places.channelName(id, where.Guild) }
 	return v
+}
+
+// quotedTime is how long a message waits for the one to which it replies.
+const quotedTime = 3 * time.Second
+
+// quoted returns the message to which m replies, or nil. Discord does not always send it. The limit
+// of look-ups is that of mentions.
+func (t *translator) quoted(ctx context.Context, m *message) *message {
+	r := m.Reference
+	if m.Quoted.known || m.Type != replyMessage || r == nil || idNumber(r.Message) == 0 ||
+		!t.places.mention.Allow() {
+		return m.Quoted.message
+	}
+	ctx, cancel := context.WithTimeout(ctx, quotedTime)
+	defer cancel()
+	var q message
+	in := url.PathEscape(cmp.Or(r.Channel, m.Channel))
+	if t.places.c.get(ctx, discordgo.EndpointChannelMessage(in, r.Message), &q) != nil {
+		return nil
+	}
+	return &q
 }
 
 // quote translates the message to which another one replies, or returns nil.

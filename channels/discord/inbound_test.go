@@ -275,6 +275,36 @@ func checkInbound(
 	}
 }
 
+// Discord does not always send the message to which somebody replies.
+func TestOmittedQuote(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil, nil)
+	w.run(t)
+	first := w.Say(room, other, "the plan")
+	gone := w.Say(room, other, "oops")
+	w.OmitQuotes(true)
+	w.Reply(room, person, "what is that?", first)
+	w.OmitQuotes(false)
+	got := w.received(t, 3)
+	if q := got[2].ReplyTo; q == nil || q.ID != first || q.Text != "the plan" || q.Sender != "bob" {
+		t.Errorf("the reply quotes %+v", q)
+	}
+	// Of a message that is deleted, Discord says so.
+	asked := w.Calls("getMessage")
+	w.Deliver(discordtest.Message{Channel: room, User: person, Text: "why?", ReplyTo: gone,
+		Extra: fields{"referenced_message": nil}})
+	if q := w.received(t, 4)[3].ReplyTo; q != nil || w.Calls("getMessage") != asked {
+		t.Errorf("the reply to a deleted message quotes %+v", q)
+	}
+	// A message that can't be looked up delays nothing.
+	w.OmitQuotes(true)
+	w.Inject(discordtest.Fault{Method: "getMessage", Code: 10008, Status: 404})
+	w.Reply(room, person, "and that?", first)
+	if m := w.received(t, 5)[4]; m.ReplyTo != nil || m.Text != "and that?" {
+		t.Errorf("received %+v", m)
+	}
+}
+
 func TestEdits(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil, nil)

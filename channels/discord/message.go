@@ -36,7 +36,7 @@ type (
 		Type      int        `json:"type"`
 		Edited    *time.Time `json:"edited_timestamp"` // nil: never
 		Reference *reference `json:"message_reference"`
-		Quoted    *message   `json:"referenced_message"` // nil if there is none (any more)
+		Quoted    referenced `json:"referenced_message"`
 		Snapshots []struct {
 			Message content `json:"message"`
 		} `json:"message_snapshots"`
@@ -104,7 +104,16 @@ type (
 	}
 
 	reference struct {
-		Type int `json:"type"` // 1: forwarded
+		Type    int    `json:"type"` // 1: forwarded
+		Channel string `json:"channel_id"`
+		Message string `json:"message_id"`
+	}
+
+	// A referenced message is the one to which another message replies, or nil. If Discord did not
+	// look it up, known is false.
+	referenced struct {
+		message *message
+		known   bool
 	}
 
 	reaction struct {
@@ -181,6 +190,12 @@ const epoch = 1420070400000
 // madeAt returns when an id was created.
 func madeAt(id string) time.Time {
 	return time.UnixMilli(int64(idNumber(id)>>22) + epoch).UTC()
+}
+
+// UnmarshalJSON implements [json.Unmarshaler]. A message that no longer exists is null.
+func (r *referenced) UnmarshalJSON(b []byte) error {
+	r.known = true
+	return json.Unmarshal(b, &r.message)
 }
 
 // isFromPerson reports whether a person has written m: not a bot, a webhook or Discord itself.

@@ -72,6 +72,7 @@ type gatewayFaults struct {
 	frozen   bool // nothing is sent
 	refuse   []int
 	onResume []int // operations that answer the next RESUMEs
+	unquoted bool  // replies lack the message to which they reply
 
 	starts int       // sessions that the bot may still begin before reset
 	reset  time.Time // when it may begin dailyStarts again

@@ -129,6 +129,9 @@ func (s *Server) wire(ch *channel, m *message) map[string]any {
 			}
 		}
 	}
+	if s.gateway.unquoted {
+		delete(w, "referenced_message")
+	}
 	w["mentions"], w["mention_roles"] = mentions, roles
 	files := []any{}
 	for _, f := range m.files {

@@ -58,6 +58,10 @@ func (s *Server) Mute(on bool) { s.change(func() { s.gateway.mute = on }) }
 // Freeze says whether the gateway sends nothing while connections stay open.
 func (s *Server) Freeze(on bool) { s.change(func() { s.gateway.frozen = on }) }
 
+// OmitQuotes says whether replies lack the message to which they reply, as if Discord had not
+// looked it up.
+func (s *Server) OmitQuotes(on bool) { s.change(func() { s.gateway.unquoted = on }) }
+
 // RefuseIdentify closes the next connections that identify, with these codes.
 func (s *Server) RefuseIdentify(codes ...int) {
 	s.change(func() { s.gateway.refuse = slices.Clone(codes) })
