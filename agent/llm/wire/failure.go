@@ -104,7 +104,7 @@ func (f *Failure) read(object map[string]json.RawMessage) {
 		}
 	}
 	for _, name := range []string{"code", "status"} {
-		if n, err := strconv.Atoi(TextOf(object[name])); err == nil {
+		if n, err := strconv.Atoi(TextOf(object[name])); err == nil && n < maxStatus {
 			f.Status = n
 		} else if !IsEmpty(object[name]) && f.Code == "" {
 			f.Code = TextOf(object[name])
@@ -114,6 +114,10 @@ func (f *Failure) read(object map[string]json.RawMessage) {
 		f.Code = TextOf(object["type"])
 	}
 }
+
+// maxStatus is more than any HTTP status. Some providers have error numbers of their own, such as
+// 1113.
+const maxStatus = 1000
 
 // plainText returns the body of an error that is not JSON, or "" if it is an HTML page.
 func plainText(body []byte) string {
@@ -201,11 +205,20 @@ var (
 		"exceeded_current_quota", "exceeded your current quota", "credit balance",
 		"insufficient credit", "out of credit",
 		"billing_hard_limit", "payment required", "arrearage",
+		"specified api usage limits",      // Anthropic
+		"used all available credits",      // xAI
+		"key limit exceeded",              // OpenRouter
+		"balance is insufficient", "余额不足", // SiliconFlow, GLM
+		"monthly spending limit", "billing_not_active", // Fireworks, OpenAI
 	}
 	refusedWords = []string{
 		"content_filter", "content_policy", "content management policy", "responsibleai",
 		"content exists risk", "data_inspection_failed", "considered high risk", "flagged",
 		"safety system",
+		"content filtering policy",                // Anthropic
+		"violates usage guidelines",               // xAI
+		"unsafe or sensitive content", "不安全或敏感内容", // GLM
+		"new_sensitive", // MiniMax
 	}
 	// A message that has an image word and a no-image word says that the model does not accept
 	// images.
@@ -236,11 +249,11 @@ var (
 		"--enable-auto-tool-choice",                                // vLLM
 		"tools param requires --jinja", "unsupported param: tools", // llama.cpp
 	}
-	// Groq checks the calls of its models, and blames the request for a wrong one.
-	wrongCallWords = []string{"tool_use_failed", "tool call validation failed"}
-	keyWords       = []string{
+	// Groq checks the answers of its models, and blames the request for a wrong one.
+	wrongAnswerWords = []string{"tool_use_failed", "tool call validation failed", "failed_generation"}
+	keyWords         = []string{
 		"api key not valid", "api_key_invalid", "invalid_api_key", "invalid api key",
-		"incorrect api key", "authentication_error",
+		"incorrect api key", "authentication_error", "api key expired",
 	}
 )
 
@@ -261,6 +274,8 @@ func (f *Failure) Kind() llm.Kind {
 	case f.Status == http.StatusUnauthorized,
 		f.Status < 500 && ContainsAny(words, keyWords...):
 		return llm.Unauthorized
+	case strings.Contains(words, "location is not supported"): // Gemini
+		return llm.Forbidden
 	case strings.Contains(words, "overloaded"):
 		return llm.Overloaded
 	case f.isBadRequest() && ContainsAny(words, thoughtWords...) &&
@@ -275,7 +290,7 @@ func (f *Failure) Kind() llm.Kind {
 		return llm.NoTools
 	case f.isBadRequest() && strings.Contains(words, "jinja"):
 		return llm.BadRequest // the model's template refuses the conversation, now and later
-	case f.isBadRequest() && ContainsAny(words, wrongCallWords...):
+	case f.isBadRequest() && ContainsAny(words, wrongAnswerWords...):
 		return llm.Unavailable // the next answer may be right
 	}
 	return f.kindByStatus(words)
@@ -319,6 +334,8 @@ func (f *Failure) kindByStatus(words string) llm.Kind {
 		return llm.TimedOut
 	case http.StatusServiceUnavailable, 498, 529: // 498: Groq; 529: Anthropic
 		return llm.Overloaded
+	case 499: // Gemini has cancelled the request
+		return llm.Unavailable
 	}
 	switch {
 	case f.Status >= 400 && f.Status < 500:

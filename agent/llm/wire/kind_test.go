@@ -1,0 +1,94 @@
+package wire
+
+import (
+	"testing"
+
+	"gateway/agent/llm"
+)
+
+// A refusal is an error of a real provider. A status of 0 means that the error came in a stream.
+type refusal struct {
+	status int
+	body   string
+}
+
+// check reports the refusals that do not have the kind want.
+func check(t *testing.T, want llm.Kind, list ...refusal) {
+	t.Helper()
+	for _, r := range list {
+		f := ParseFailure([]byte(r.body))
+		if r.status != 0 {
+			f.Status = r.status
+		}
+		if got := f.Kind(); got != want {
+			t.Errorf("status %d: %s: got %q, want %q", r.status, r.body, got, want)
+		}
+	}
+}
+
+// Accounts without money, in words of providers that answer with the status of another error.
+func TestQuotaWords(t *testing.T) {
+	check(t, llm.OutOfQuota,
+		// See https://github.com/anthropics/claude-code/issues/38038.
+		refusal{400, `{"type":"error","error":{"type":"invalid_request_error","message":"You have ` +
+			`reached your specified API usage limits. You will regain access on 2026-04-01 at 00:00 ` +
+			`UTC."},"request_id":"req_1"}`},
+		// See https://github.com/continuedev/continue/issues/10373.
+		refusal{429, `{"code":"Some resource has been exhausted","error":"Your team t has either ` +
+			`used all available credits or reached its monthly spending limit. To continue making ` +
+			`API requests, please purchase more credits or raise your spending limit."}`},
+		// See https://github.com/Wei-Shaw/sub2api/issues/4069.
+		refusal{403, `{"code":"personal-team-blocked","error":"You have run out of credits or need ` +
+			`a Grok subscription."}`},
+		// See https://github.com/RooCodeInc/Roo-Code/issues/515.
+		refusal{403, `{"error":{"message":"Key limit exceeded (total limit). Manage it using ` +
+			`https://openrouter.ai/settings/keys","code":403}}`},
+		// See https://github.com/FoundationAgents/OpenManus/issues/438.
+		refusal{403, `{"code":30011,"message":"The selected model requires paid balance. Your paid ` +
+			`balance is insufficient. Please top up and try again.","data":null}`},
+		// See https://github.com/continuedev/continue/issues/11823.
+		refusal{429, `{"error":{"code":"1113","message":"余额不足或无可用资源包,请充值。"}}`},
+		refusal{0, `{"code":"1113","message":"余额不足或无可用资源包,请充值。"}`},
+		// See https://github.com/pollinations/pollinations/issues/12136.
+		refusal{412, `{"error":{"message":"Account a is suspended, possibly due to reaching the ` +
+			`monthly spending limit or failure to pay past invoices.","param":null,` +
+			`"code":"PRECONDITION_FAILED","type":"error"}}`},
+		refusal{429, `{"error":{"message":"Your account is not active, please check your billing ` +
+			`details on our website.","type":"billing_not_active","code":"billing_not_active"}}`})
+}
+
+// Content filters that answer with the status of another error.
+func TestFilterWords(t *testing.T) {
+	check(t, llm.ContentRefused,
+		// See https://github.com/anthropics/claude-code/issues/58367.
+		refusal{400, `{"type":"error","error":{"type":"invalid_request_error","message":"Output ` +
+			`blocked by content filtering policy"},"request_id":"req_1"}`},
+		refusal{0, `{"details":null,"type":"invalid_request_error","message":"Output blocked by ` +
+			`content filtering policy"}`},
+		// See https://github.com/UKGovernmentBEIS/inspect_ai/pull/2267.
+		refusal{403, `{"code":"The caller does not have permission to execute the specified ` +
+			`operation","error":"Content violates usage guidelines. Team: t, API key ID: k, Model: ` +
+			`grok-4-0709, Failed check: SAFETY_CHECK_TYPE_BIO"}`},
+		refusal{400, `{"contentFilter":[{"level":1,"role":"user"}],"error":{"code":"1301",` +
+			`"message":"系统检测到输入或生成内容可能包含不安全或敏感内容，请您避免输入易产生敏感内容的提示语"}}`},
+		refusal{400, `{"error":{"code":"1301","message":"System detected potentially unsafe or ` +
+			`sensitive content in input or generation."}}`},
+		refusal{0, `{"message":"input new_sensitive (1026)"}`})
+}
+
+// Errors that have nothing to do with the conversation, although their status says so.
+func TestMisleadingStatus(t *testing.T) {
+	// See https://github.com/continuedev/continue/issues/11336.
+	check(t, llm.Unauthorized, refusal{400, `[{"error":{"code":400,"message":"API key expired. ` +
+		`Please renew the API key.","status":"INVALID_ARGUMENT"}}]`})
+	// See https://github.com/PublicAffairs/openai-gemini/issues/4.
+	check(t, llm.Forbidden, refusal{400, `[{"error":{"code":400,"message":"User location is not ` +
+		`supported for the API use.","status":"FAILED_PRECONDITION"}}]`})
+	check(t, llm.Unavailable,
+		// See https://github.com/google-gemini/gemini-cli/issues/20309.
+		refusal{499, `[{"error":{"code":499,"message":"The operation was cancelled.",` +
+			`"status":"CANCELLED"}}]`},
+		refusal{400, `{"error":{"message":"Parsing failed. The model generated output that could ` +
+			`not be parsed. Please adjust your prompt. See 'failed_generation' for more details.",` +
+			`"type":"invalid_request_error","code":"output_parse_failed"}}`})
+}
