@@ -281,14 +281,24 @@ func TestEstimateLearns(t *testing.T) {
 	}
 }
 
-// Some providers refuse a request because of something in an earlier message. The agent then
-// answers without the earlier messages, and notes replace them.
+// Some providers refuse a request because of something in an earlier message, with an error or an
+// empty answer. The agent then answers without the earlier messages, and notes replace them.
 func TestRefusedHistory(t *testing.T) {
 	t.Parallel()
+	empty := llmtest.Say("")
+	empty.Finish = llm.FinishFiltered
+	for name, refusal := range map[string]llmtest.Step{
+		"error": llmtest.Fail(llm.ContentRefused), "empty answer": empty,
+	} {
+		t.Run(name, func(t *testing.T) { testRefusedHistory(t, refusal) })
+	}
+}
+
+func testRefusedHistory(t *testing.T, refusal llmtest.Step) {
 	inWorld(t, func(w *world) {
 		m := llmtest.Func("filtered", func(r llm.Request) llmtest.Step {
 			if strings.Contains(strings.Join(lines(r.Messages), "\n"), "bad word") {
-				return llmtest.Fail(llm.ContentRefused)
+				return refusal
 			}
 			return llmtest.Say("fine")
 		})

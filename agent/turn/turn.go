@@ -244,8 +244,12 @@ func (t *runner) step(ctx context.Context, resp *llm.Response) (done bool, err e
 		return false, t.boundary(ctx)
 
 	case resp.Finish == llm.FinishFiltered:
+		refused := &llm.Error{Kind: llm.ContentRefused, Model: resp.Model}
+		if showsNothing(t.partial + m.Text) { // an earlier message may be the reason
+			return t.failed(ctx, refused)
+		}
 		t.partial += m.Text
-		return true, t.fail(ctx, ErrorText(&llm.Error{Kind: llm.ContentRefused}))
+		return true, t.fail(ctx, ErrorText(refused))
 
 	case resp.Finish == llm.FinishLength && m.Text != "" && t.continued < maxContinued:
 		t.continued++
