@@ -190,7 +190,7 @@ func streamOf(resp *http.Response, body io.Reader) (io.Reader, error) {
 	case json.Unmarshal(whole, &answer) == nil && answer.Type == "message":
 		return nil, &wire.Failure{Message: "the provider does not stream its answers"}
 	}
-	return nil, wire.BodyFailure(whole)
+	return nil, wire.ParseFailure(whole)
 }
 
 // version is the version of the API.

@@ -36,7 +36,7 @@ func (c *chunk) failure(raw []byte) *wire.Failure {
 	case c.BaseResp.Code != 0:
 		return &wire.Failure{Message: c.BaseResp.Message}
 	case c.Object == "error", !wire.IsEmpty(c.ErrorCode) && string(c.ErrorCode) != "0":
-		return wire.BodyFailure(raw)
+		return wire.ParseFailure(raw)
 	}
 	return nil
 }

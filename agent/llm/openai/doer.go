@@ -99,7 +99,7 @@ func stream(resp *http.Response, body io.Reader) (io.Reader, error) {
 		}
 		var a struct{ Choices, Error json.RawMessage }
 		if json.Unmarshal(whole, &a) != nil || wire.IsEmpty(a.Choices) && wire.IsEmpty(a.Error) {
-			return nil, wire.BodyFailure(frame.Bytes())
+			return nil, wire.ParseFailure(frame.Bytes())
 		}
 		frame.WriteString("\n\ndata: [DONE]\n\n")
 		return &frame, nil

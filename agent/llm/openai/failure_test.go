@@ -267,6 +267,13 @@ func TestErrorFrame(t *testing.T) {
 			`"stop"`, `"stop","native_finish_reason":"network_error"`, 1)}, llm.Unavailable},
 		"Groq finds a wrong call": {[]string{`data: {"error":{"message":"Tool choice is none, but ` +
 			`model called a tool","code":"tool_use_failed","status_code":400}}`}, llm.Unavailable},
+		// vLLM reports its own mistakes so, for example if its parser does not understand the model.
+		// See https://github.com/tenstorrent/vllm/issues/386.
+		"a bad request after the beginning": {[]string{content(""), `data: {"error":{"message":` +
+			`"unexpected tokens remaining in message header: Some(\"to=functions.look\")",` +
+			`"type":"BadRequestError","param":null,"code":400}}`}, llm.Unavailable},
+		"a bad request before": {[]string{`data: {"error":{"message":"x","code":400}}`},
+			llm.BadRequest},
 		"string": {[]string{`data: {"error":"rate limit reached"}`}, llm.RateLimited},
 		// Servers whose error has no field "error": vLLM's form, FastChat's, MiniMax's.
 		"object": {[]string{content("x"), `data: {"object":"error","message":"CUDA out of memory",` +

@@ -232,6 +232,7 @@ func (c *call) next(stream *openai.ChatCompletionStream, a *answer) (llm.Event, 
 		return llm.Event{}, fmt.Errorf("frame: %w", err)
 	}
 	if failure := frame.failure(raw); failure != nil {
+		failure.Begun = a.begun
 		return llm.Event{}, failure
 	}
 	event := a.add(&frame)

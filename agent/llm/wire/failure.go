@@ -29,6 +29,7 @@ type Failure struct {
 	Code    string // such as context_length_exceeded, with the type
 	Message string // in the provider's words
 	After   time.Duration
+	Begun   bool // the answer had begun, so the provider had accepted the request
 }
 
 func (f *Failure) Error() string {
@@ -55,10 +56,11 @@ func ReadFailure(resp *http.Response) *Failure {
 }
 
 // ParseFailure parses the body of an error, or the value of an error field, in the different forms
-// that providers use.
+// that providers use. It also parses a JSON value that came instead of an answer.
 func ParseFailure(body []byte) *Failure {
 	f := &Failure{}
 	body = bytes.TrimSpace(body)
+	whole := body // the message if the form is unknown
 	var list []json.RawMessage
 	if json.Unmarshal(body, &list) == nil && len(list) > 0 { // Gemini
 		body = list[0]
@@ -78,17 +80,8 @@ func ParseFailure(body []byte) *Failure {
 		}
 	}
 	f.read(object)
+	f.Message = cmp.Or(f.Message, string(whole))
 	f.After = askedToWait(f.Message)
-	return f
-}
-
-// BodyFailure returns the failure that body describes: a JSON value that came instead of an answer,
-// with a status of success.
-func BodyFailure(body []byte) *Failure {
-	f := ParseFailure(body)
-	if f.Message == "" {
-		f.Message = string(body)
-	}
 	return f
 }
 
@@ -338,15 +331,15 @@ func (f *Failure) kindByStatus(words string) llm.Kind {
 		return llm.Unavailable
 	}
 	switch {
-	case f.Status >= 400 && f.Status < 500:
+	case f.Status >= 400 && f.Status < 500 && !f.Begun:
 		return llm.BadRequest
-	case f.Status >= 500:
+	case f.Status >= 400:
 		return llm.Unavailable
 	case ContainsAny(words, "rate limit", "rate_limit", "too many requests"):
 		return llm.RateLimited
 	case ContainsAny(words, "timeout", "timed out"):
 		return llm.TimedOut
-	case ContainsAny(words, "invalid_request"):
+	case ContainsAny(words, "invalid_request") && !f.Begun:
 		return llm.BadRequest
 	}
 	return llm.Unavailable

@@ -50,3 +50,19 @@ func TestRetryAfterInWords(t *testing.T) {
 		}
 	}
 }
+
+// An error in an unknown form has its whole body as its text.
+func TestMessages(t *testing.T) {
+	for _, body := range []string{
+		// FastAPI, which many servers of models use.
+		`{"detail":[{"type":"extra_forbidden","loc":["body","messages",2,"x"],"msg":"Extra inputs ` +
+			`are not permitted","input":"y"}]}`,
+		// Cloudflare.
+		`{"success":false,"errors":[{"code":7000,"message":"No route for that URI"}]}`,
+		`{"error":{"reason":"why"}}`,
+	} {
+		if got := ParseFailure([]byte(body)).Message; got != body {
+			t.Errorf("got %s, want %s", got, body)
+		}
+	}
+}
