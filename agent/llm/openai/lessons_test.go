@@ -116,3 +116,45 @@ func TestBridgeIsLearned(t *testing.T) {
 		t.Errorf("%d requests were refused, want 1", refused)
 	}
 }
+
+// Mistral's models want ids of nine letters and digits. A server of such a model may give its own
+// calls other ids, and so do other models whose conversation goes on here.
+func TestShortIDsOfMistral(t *testing.T) {
+	for _, tt := range []struct {
+		id, message string
+		refused     int
+	}{
+		{"devstral-small", "", 0},
+		// llama.cpp. See https://github.com/ggml-org/llama.cpp/pull/14349.
+		{"local", "Tool call IDs should be alphanumeric strings with length 9! at row 91", 1},
+		// oMLX. See https://github.com/jundot/omlx/pull/1997.
+		{"local", "Tool call id was call_49c89af0 but must be a-z, A-Z, 0-9, with a length of 9", 1},
+	} {
+		refused := 0
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			if err != nil || strings.Contains(string(body), "call_49c89af0") {
+				refused++
+				w.WriteHeader(http.StatusInternalServerError)
+				_ = json.NewEncoder(w).Encode(map[string]any{"error": tt.message})
+				return
+			}
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprint(w, content("done")+"\n\ndata: [DONE]\n\n")
+		}))
+		m := New("test", tt.id, &Options{BaseURL: srv.URL, HTTP: srv.Client()})
+		req := ask("look")
+		req.Messages = append(req.Messages, llm.Message{Role: llm.Assistant,
+			ToolCalls: []llm.ToolCall{{ID: "call_49c89af0", Name: "look", Arguments: "{}"}}},
+			llm.Message{Role: llm.ToolRole, ToolCallID: "call_49c89af0", Text: "seen"})
+		for range 2 {
+			if text, _, err := collect(t.Context(), m, req); err != nil || text != "done" {
+				t.Errorf("%s: got %q, %v", tt.message, text, err)
+			}
+		}
+		if refused != tt.refused {
+			t.Errorf("%s: %d requests were refused, want %d", tt.message, refused, tt.refused)
+		}
+		srv.Close()
+	}
+}

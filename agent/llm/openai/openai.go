@@ -101,7 +101,7 @@ const (
 	newLimit                           // the output limit is max_completion_tokens
 	noStreamOptions                    // the server refuses stream_options
 	plainMessages                      // messages have only the fields of the protocol
-	bridged                            // an answer follows the results of tools, see bridge
+	mistral                            // it is a model of Mistral, see isMistral
 )
 
 var _ llm.Model = (*Model)(nil)

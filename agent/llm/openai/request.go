@@ -142,8 +142,9 @@ func (m *Model) lessonOf(req llm.Request, err error) uint32 {
 	}
 	switch {
 	// The name of a model on one's own machine need not tell what it is.
-	case wire.ContainsAny(words, "roles must alternate", "role 'user' after role 'tool'"):
-		return bridged
+	case wire.ContainsAny(words, "roles must alternate", "role 'user' after role 'tool'",
+		"tool call id"):
+		return mistral
 	// Bedrock refuses calls in the history of a request without tools, and so do proxies in front of
 	// it and of Claude, such as LiteLLM.
 	case len(req.Tools) == 0 && wire.ContainsAny(words, "without `tools=` param",
@@ -200,7 +201,6 @@ func (m *Model) messages(list []llm.Message) (system, rest []byte, err error) {
 		}
 	}
 	rest = make([]byte, 0, size)
-	isBridged := m.quirks.bridged || m.lessons.Load()&bridged != 0
 	ids := make(map[string]string)
 	for i, msg := range list {
 		if i == 0 && msg.Role == llm.System && len(msg.Extra) == 0 {
@@ -210,7 +210,7 @@ func (m *Model) messages(list []llm.Message) (system, rest []byte, err error) {
 			continue
 		}
 		if i > 0 {
-			if isBridged && msg.Role == llm.User && list[i-1].Role == llm.ToolRole {
+			if m.isMistral() && msg.Role == llm.User && list[i-1].Role == llm.ToolRole {
 				rest = append(rest, bridge...)
 			}
 			rest = append(rest, ',')
@@ -231,6 +231,11 @@ func (m *Model) messages(list []llm.Message) (system, rest []byte, err error) {
 		rest = append(rest, body...)
 	}
 	return system, rest, nil
+}
+
+// isMistral reports whether m is one of Mistral's models. They need the bridge and short ids.
+func (m *Model) isMistral() bool {
+	return m.quirks.mistral || m.lessons.Load()&mistral != 0
 }
 
 // isPlain reports whether only the role and text of msg are sent. This applies to most messages of
@@ -282,7 +287,7 @@ func (m *Model) message(msg llm.Message, ids map[string]string) (any, error) {
 		ToolCallID: cmp.Or(ids[msg.ToolCallID], msg.ToolCallID)}
 	for i, c := range msg.ToolCalls {
 		call := sentCall(c, own)
-		if m.quirks.strict {
+		if m.isMistral() {
 			call.ID = wire.ShortID(c.ID)
 		}
 		if call.ID != c.ID {
@@ -377,8 +382,8 @@ type quirks struct {
 	reasoningBack         bool // wants its reasoning back as reasoning_content
 	toolsWithoutReasoning bool // accepts tools only with reasoning switched off
 	cacheMarks            bool // caches only marked parts
-	strict                bool // refuses stream_options and long call ids
-	bridged               bool // see bridge
+	strict                bool // refuses stream_options
+	mistral               bool // see isMistral
 	strictMessages        bool // refuses fields of messages that the protocol does not have
 	signed                bool // wants a signature with calls, see noSignature
 	plainSchemas          bool // refuses most of JSON Schema, see plainSchema
@@ -401,7 +406,7 @@ func guessQuirks(host, id string) quirks {
 			(bare == "gpt-6-sol" || bare == "gpt-6-luna" || strings.HasPrefix(bare, "gpt-5.6")),
 		// It sends the usage without stream_options: https://docs.mistral.ai/api.
 		strict:  host == "api.mistral.ai",
-		bridged: host == "api.mistral.ai" || wire.ContainsAny(strings.ToLower(id), mistralModels...),
+		mistral: host == "api.mistral.ai" || wire.ContainsAny(strings.ToLower(id), mistralModels...),
 		signed:  google && !hasAnyPrefix(bare, "gemini-1", "gemini-2", "gemma"),
 		plainSchemas: google ||
 			wire.ContainsAny(strings.ToLower(host+"/"+id), "gemini", "kimi", "moonshot"),

@@ -281,7 +281,7 @@ func (f *Failure) Kind() llm.Kind {
 		return llm.NoImages
 	case f.isBadRequest() && ContainsAny(words, noToolWords...):
 		return llm.NoTools
-	case f.isBadRequest() && strings.Contains(words, "jinja"):
+	case f.isBadRequest() && ContainsAny(words, "jinja", "tool call id"):
 		return llm.BadRequest // the model's template refuses the conversation, now and later
 	case f.isBadRequest() && ContainsAny(words, wrongAnswerWords...):
 		return llm.Unavailable // the next answer may be right
