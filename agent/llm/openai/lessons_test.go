@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"gateway/agent/llm"
 )
@@ -157,4 +159,52 @@ func TestShortIDsOfMistral(t *testing.T) {
 		}
 		srv.Close()
 	}
+}
+
+// OpenAI streams answers of some models only for organizations that it has verified. Others get
+// whole answers, which take longer than IdleTimeout. See
+// https://github.com/openai/codex/issues/1982.
+func TestNoStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := &unverified{}
+		m := New("test", "gpt-5", &Options{HTTP: &http.Client{Transport: slow}})
+		for range 2 {
+			text, resp, err := collect(t.Context(), m, ask("x"))
+			if err != nil || text != "done" || resp.Usage.Input != 7 {
+				t.Errorf("got %q, %v, %v", text, resp, err)
+			}
+		}
+		if len(slow.bodies) != 3 || strings.Contains(slow.bodies[2], "stream_options") {
+			t.Errorf("the requests are %q", slow.bodies)
+		}
+	})
+}
+
+// unverified is a transport that refuses to stream, and answers other requests after some minutes.
+type unverified struct{ bodies []string }
+
+func (u *unverified) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	u.bodies = append(u.bodies, string(body))
+	resp := &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/json"}}}
+	answer := `{"choices":[{"index":0,"message":{"role":"assistant","content":"done"},` +
+		`"finish_reason":"stop"}],"usage":{"prompt_tokens":7,"completion_tokens":2}}`
+	if strings.Contains(string(body), `"stream":true`) {
+		resp.StatusCode = 400
+		answer = `{"error":{"message":"Your organization must be verified to stream this model. ` +
+			`Please go to: https://platform.openai.com/settings/organization/general and click on ` +
+			`Verify Organization.","type":"invalid_request_error","param":"stream",` +
+			`"code":"unsupported_value"}}`
+	} else {
+		select {
+		case <-time.After(5 * time.Minute):
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+	}
+	resp.Body = io.NopCloser(strings.NewReader(answer))
+	return resp, nil
 }

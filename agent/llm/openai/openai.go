@@ -36,6 +36,9 @@ const DefaultBaseURL = "https://api.openai.com/v1"
 
 const defaultIdle = time.Minute
 
+// wholeIdle is the least IdleTimeout for an answer that is not streamed.
+const wholeIdle = 10 * time.Minute
+
 // ErrTruncated reports that a stream ended before the answer was complete. It is wrapped in an
 // [llm.Error] of kind [llm.Unavailable].
 var ErrTruncated = errors.New("stream ended before the answer did")
@@ -100,6 +103,7 @@ const (
 	nameTools       uint32 = 1 << iota // calls need tools, also if they may not be used
 	newLimit                           // the output limit is max_completion_tokens
 	noStreamOptions                    // the server refuses stream_options
+	noStream                           // the account may not stream the model's answers
 	plainMessages                      // messages have only the fields of the protocol
 	mistral                            // it is a model of Mistral, see isMistral
 )
@@ -183,14 +187,18 @@ func (m *Model) answer(
 	}
 	callCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	c := &call{body: body, watch: wire.NewWatchdog(m.Idle, cancel)}
+	caller := m.Caller
+	if m.lessons.Load()&noStream != 0 {
+		caller.Idle = max(caller.Idle, wholeIdle)
+	}
+	c := &call{body: body, watch: wire.NewWatchdog(caller.Idle, cancel)}
 	callCtx = context.WithValue(callCtx, callKey{}, c)
 
 	// The request is empty because the doer sends c.body. So go-openai can't reject models or
 	// parameters that it does not know.
 	stream, err := m.client.CreateChatCompletionStream(callCtx, openai.ChatCompletionRequest{})
 	if err != nil {
-		return nil, m.FailedRequest(ctx, callCtx, err, req)
+		return nil, caller.FailedRequest(ctx, callCtx, err, req)
 	}
 	// The body was read to its end, or the rest does not matter.
 	defer func() { _ = stream.Close() }()
@@ -206,7 +214,7 @@ func (m *Model) answer(
 		case errors.Is(err, io.EOF):
 			return a.response(req, m.Caller.Name, m.origin), nil
 		case err != nil:
-			return nil, m.FailedRequest(ctx, callCtx, err, req)
+			return nil, caller.FailedRequest(ctx, callCtx, err, req)
 		}
 	}
 }

@@ -74,9 +74,9 @@ type wireTool struct {
 // body encodes req. Conversations with the same beginning are encoded with the same first bytes, so
 // that the provider's prompt cache works.
 func (m *Model) body(req llm.Request) (outgoing, error) {
-	w := wireRequest{Model: m.id, Messages: []any{}, Stream: true}
 	lessons := m.lessons.Load()
-	if !m.quirks.strict && lessons&noStreamOptions == 0 {
+	w := wireRequest{Model: m.id, Messages: []any{}, Stream: lessons&noStream == 0}
+	if w.Stream && !m.quirks.strict && lessons&noStreamOptions == 0 {
 		w.StreamOptions = map[string]any{"include_usage": true}
 	}
 	if m.quirks.newMaxTokens || lessons&newLimit != 0 {
@@ -153,6 +153,9 @@ func (m *Model) lessonOf(req llm.Request, err error) uint32 {
 	// The names of Azure's deployments and of a proxy's models need not tell what they are.
 	case req.MaxOutput > 0 && strings.Contains(words, "use 'max_completion_tokens' instead"):
 		return newLimit
+	// OpenAI wants to know who uses the newer models, but only if it streams their answers.
+	case strings.Contains(words, "must be verified to stream"):
+		return noStream
 	case !wire.ContainsAny(words, unknownWords...):
 	case strings.Contains(words, "stream_options"):
 		return noStreamOptions
