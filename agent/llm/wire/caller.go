@@ -63,7 +63,8 @@ func (c Caller) Failed(ctx, callCtx context.Context, err error) error {
 }
 
 // FailedRequest is Failed for a call with req. If the provider blames images, thoughts or tools
-// although req has none, it changes the error's kind.
+// although req has none, it changes the error's kind. It does so, too, if the provider asks for
+// patience although req alone exceeds the limit of a minute.
 func (c Caller) FailedRequest(ctx, callCtx context.Context, err error, req llm.Request) error {
 	err = c.Failed(ctx, callCtx, err)
 	e, ok := errors.AsType[*llm.Error](err)
@@ -72,6 +73,10 @@ func (c Caller) FailedRequest(ctx, callCtx context.Context, err error, req llm.R
 	}
 	blameless := false
 	switch e.Kind {
+	case llm.RateLimited:
+		if limit := asFailure(err).perMinute(); limit > 0 && textSize(req)/bytesPerToken > limit {
+			e.Kind, e.After = llm.ContextTooLong, 0
+		}
 	case llm.NoImages, llm.TooManyImages:
 		blameless = !hasImages(req)
 	case llm.BadThoughts:
@@ -101,4 +106,21 @@ func hasImages(req llm.Request) bool {
 			return len(im.Data) > 0
 		})
 	})
+}
+
+// bytesPerToken is about how many bytes of text a token has.
+const bytesPerToken = 3
+
+// textSize returns the size of the texts in req, in bytes.
+func textSize(req llm.Request) (n int) {
+	for _, m := range req.Messages {
+		n += len(m.Text)
+		for _, c := range m.ToolCalls {
+			n += len(c.Arguments)
+		}
+	}
+	for _, t := range req.Tools {
+		n += len(t.Description) + len(t.Schema)
+	}
+	return n
 }

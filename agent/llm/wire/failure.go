@@ -172,6 +172,23 @@ func askedToWait(message string) time.Duration {
 	return min(d, maxAfter)
 }
 
+// minuteText matches the limit in errors of Anthropic and of Gemini.
+var minuteText = regexp.MustCompile(
+	`([0-9,]+) input tokens per minute|input_token_count, limit: ([0-9]+)`)
+
+// perMinute returns how many tokens all prompts of a minute may have, or 0 if f does not tell.
+func (f *Failure) perMinute() int {
+	m := minuteText.FindStringSubmatch(f.Message)
+	if m == nil {
+		return 0
+	}
+	n, err := strconv.Atoi(strings.ReplaceAll(m[1]+m[2], ",", ""))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 // Words of providers for causes that the status does not tell.
 var (
 	contextWords = []string{
@@ -306,10 +323,14 @@ func (f *Failure) noImages(words string) bool {
 		ContainsAny(words, noImageWords...)
 }
 
+// noFreeTier matches Gemini's error for a model that needs an account with money. It asks for a
+// short wait, too.
+var noFreeTier = regexp.MustCompile(`free_tier\w*, limit: 0\b`)
+
 // quota reports whether the account has no credit left. Gemini uses the same words for its limit
 // per minute, but then asks for a short wait.
 func (f *Failure) quota(words string) bool {
-	if strings.Contains(words, "insufficient_quota") {
+	if strings.Contains(words, "insufficient_quota") || noFreeTier.MatchString(words) {
 		return true
 	}
 	return f.Status < 500 && f.After == 0 && ContainsAny(words, quotaWords...)

@@ -1,7 +1,10 @@
 package wire
 
 import (
+	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"gateway/agent/llm"
 )
@@ -54,7 +57,12 @@ func TestQuotaWords(t *testing.T) {
 			`monthly spending limit or failure to pay past invoices.","param":null,` +
 			`"code":"PRECONDITION_FAILED","type":"error"}}`},
 		refusal{429, `{"error":{"message":"Your account is not active, please check your billing ` +
-			`details on our website.","type":"billing_not_active","code":"billing_not_active"}}`})
+			`details on our website.","type":"billing_not_active","code":"billing_not_active"}}`},
+		// See https://github.com/continuedev/continue/issues/10085.
+		refusal{429, `[{"error":{"code":429,"message":"You exceeded your current quota.\n* Quota ` +
+			`exceeded for metric: generativelanguage.googleapis.com/generate_content_free_tier_` +
+			`input_token_count, limit: 0, model: gemini-2.5-pro\nPlease retry in 38.8s.",` +
+			`"status":"RESOURCE_EXHAUSTED"}}]`})
 }
 
 // Content filters that answer with the status of another error.
@@ -91,4 +99,26 @@ func TestMisleadingStatus(t *testing.T) {
 		refusal{400, `{"error":{"message":"Parsing failed. The model generated output that could ` +
 			`not be parsed. Please adjust your prompt. See 'failed_generation' for more details.",` +
 			`"type":"invalid_request_error","code":"output_parse_failed"}}`})
+}
+
+// If one prompt has more tokens than all prompts of a minute may have, waiting does not help.
+func TestTooLongForAMinute(t *testing.T) {
+	for _, message := range []string{
+		// See https://github.com/logancyang/obsidian-copilot/issues/2327.
+		"This request would exceed your organization's rate limit of 30,000 input tokens per minute " +
+			"(org: o, model: claude-sonnet-4-20250514).",
+		// See https://github.com/cline/cline/issues/6058.
+		"* Quota exceeded for metric: generativelanguage.googleapis.com/generate_content_free_tier_" +
+			"input_token_count, limit: 30000, model: gemini-2.5-pro\nPlease retry in 38.8s.",
+	} {
+		for size, want := range map[int]llm.Kind{60_000: llm.RateLimited, 120_000: llm.ContextTooLong} {
+			c := NewCaller("test", time.Second, "", nil)
+			err := c.FailedRequest(t.Context(), t.Context(),
+				&Failure{Status: 429, Message: message, After: time.Second},
+				llm.Request{Messages: []llm.Message{{Text: strings.Repeat("x", size)}}})
+			if e, ok := errors.AsType[*llm.Error](err); !ok || e.Kind != want {
+				t.Errorf("%s: %d bytes: got %v, want %s", message, size, err, want)
+			}
+		}
+	}
 }
