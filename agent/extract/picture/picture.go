@@ -37,19 +37,17 @@ const (
 	maxDecoded = 256 << 20 // bytes that decoding may use
 )
 
-// The MIME types of supported pictures.
+// The MIME types of the result. Every model that sees pictures reads them.
 const (
 	typeJPEG = "image/jpeg"
 	typePNG  = "image/png"
-	typeGIF  = "image/gif"
-	typeWebP = "image/webp"
 )
 
 // Fit returns the picture in file with sides of at most longest pixels and a size of at most
-// maxBytes bytes, and its MIME type. A limit of 0 or less means no limit. Fit returns a picture
-// that fits unchanged, with two exceptions: of an animated GIF it returns the first frame, and it
-// rotates a JPEG that is not upright. It encodes other pictures as PNG if they are transparent and
-// small enough as PNG, and otherwise as JPEG.
+// maxBytes bytes, and its MIME type. A limit of 0 or less means no limit. Fit returns a PNG or an
+// upright JPEG that fits unchanged. It encodes other pictures as PNG if they are transparent and
+// small enough as PNG, and otherwise as JPEG: Gemini refuses GIF, and llama.cpp, Ollama and xAI do
+// not read WebP. Of an animated GIF it returns the first frame.
 //
 // The error is [ErrUnsupported], [ErrTooLarge], [ErrTooMany], or describes the damage of the file.
 func Fit(file []byte, longest, maxBytes int) (data []byte, mime string, err error) {
@@ -77,7 +75,7 @@ func fit(file []byte, l limits) ([]byte, string, error) {
 	if w > l.pixels/h || w*h > l.decoded/f.pixelBytes {
 		return nil, "", fmt.Errorf("%w, with %d × %d pixels", ErrTooLarge, w, h)
 	}
-	if !f.animated && f.orientation <= 1 && fits(max(w, h), l.longest) && fits(len(file), l.bytes) {
+	if f.mime != "" && f.orientation <= 1 && fits(max(w, h), l.longest) && fits(len(file), l.bytes) {
 		return file, f.mime, nil
 	}
 	src, err := f.decode(bytes.NewReader(file))
@@ -92,12 +90,11 @@ func fits(n, limit int) bool { return limit <= 0 || n <= limit }
 
 // A format describes a file before it is decoded.
 type format struct {
-	mime        string
+	mime        string // "" if the file must be converted
 	config      image.Config
 	decode      func(io.Reader) (image.Image, error)
 	pixelBytes  int // bytes that decoding needs for each pixel
 	orientation int // EXIF orientation, 1 to 8; 0 if unknown
-	animated    bool
 }
 
 // inspect detects the format of a file from its content.
@@ -123,10 +120,10 @@ func inspect(file []byte) (f format, err error) {
 			f.pixelBytes = 8
 		}
 	case bytes.HasPrefix(file, []byte("GIF87a")), bytes.HasPrefix(file, []byte("GIF89a")):
-		f = format{mime: typeGIF, decode: gif.Decode, pixelBytes: 2, animated: isAnimated(file)}
+		f = format{decode: gif.Decode, pixelBytes: 2}
 		f.config, err = gif.DecodeConfig(r)
 	case len(file) > 20 && string(file[:4]) == "RIFF" && string(file[8:12]) == "WEBP":
-		f = format{mime: typeWebP, decode: webp.Decode, pixelBytes: 8}
+		f = format{decode: webp.Decode, pixelBytes: 8}
 		f.config, err = webp.DecodeConfig(r)
 	default:
 		return f, ErrUnsupported
