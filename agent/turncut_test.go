@@ -54,3 +54,25 @@ func TestCutOffCalls(t *testing.T) {
 		})
 	}
 }
+
+// An image that does not fit into the model's context window is left out when nothing else helps.
+func TestImageLongerThanContext(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.withFiles()
+		w.deps.Model = llmtest.Func("small", func(r llm.Request) llmtest.Step {
+			if loaded, _ := images(r); loaded > 0 {
+				return llmtest.Fail(llm.ContextTooLong)
+			}
+			return llmtest.Say("I can't see it.")
+		})
+		w.start()
+		m := carrying(w.message("a", "look"))
+		m.Attachments = append(m.Attachments, photo("a.png"))
+		w.put(m)
+		w.wantAnswers("a", "I can't see it.")
+		w.say("a", "again")
+		w.wantAnswers("a", "I can't see it.", "I can't see it.")
+		w.wantQuiet()
+	})
+}

@@ -546,6 +546,10 @@ func (t *runner) failed(ctx context.Context, err error) (done bool, _ error) {
 		t.shortened = true
 		return false, t.shorten(ctx)
 	}
+	if ok && e.Kind == llm.ContextTooLong && !t.noImages && len(t.images) > 0 {
+		t.noImages = true // one image may have more tokens than a local model takes
+		return false, nil
+	}
 	t.logger().WarnContext(ctx, "model call failed", "err", err)
 	return true, t.fail(ctx, ErrorText(err))
 }

@@ -38,6 +38,21 @@ func TestRefusals(t *testing.T) {
 		// Azure. See https://github.com/the-open-agent/openagent/issues/874.
 		{400, `{"error":{"message":"Too many images in request. Max is 10."}}`,
 			images, llm.TooManyImages},
+		// llama.cpp. See https://github.com/cline/cline/issues/8977.
+		{400, `{"error":{"code":400,"message":"Failed to load image or audio file",` +
+			`"type":"invalid_request_error"}}`, images, llm.NoImages},
+		// Qwen. See https://github.com/QwenLM/qwen-code/issues/2505.
+		{400, `{"error":{"message":"<400> InternalError.Algo.InvalidParameter: The image length and ` +
+			`width do not meet the model restrictions. [height:1 or width:1 must be larger than 10]"}}`,
+			images, llm.NoImages},
+		// Gemini. See https://github.com/google-gemini/gemini-cli/issues/27244.
+		{400, `[{"error":{"code":400,"message":"Provided image is not valid.",` +
+			`"status":"INVALID_ARGUMENT"}}]`, images, llm.NoImages},
+		{404, `{"error":{"message":"No endpoints found that support tool use. Try disabling ` +
+			`\"edit_image\".","code":404}}`, tools, llm.NoTools},
+		// A reverse proxy, such as nginx with its usual limit of 1 MB.
+		{413, `<html><head><title>413 Request Entity Too Large</title></head></html>`,
+			images, llm.TooManyImages},
 		// vLLM without --enable-auto-tool-choice. See
 		// https://github.com/openagents-org/openagents/issues/285.
 		{400, `{"error":{"message":"\"auto\" tool choice requires --enable-auto-tool-choice and ` +

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -64,7 +65,7 @@ func (c Caller) Failed(ctx, callCtx context.Context, err error) error {
 
 // FailedRequest is Failed for a call with req. If the provider blames images, thoughts or tools
 // although req has none, it changes the error's kind. It does so, too, if the provider asks for
-// patience although req alone exceeds the limit of a minute.
+// patience although req alone exceeds the limit of a minute, or if a proxy limits the bytes of req.
 func (c Caller) FailedRequest(ctx, callCtx context.Context, err error, req llm.Request) error {
 	err = c.Failed(ctx, callCtx, err)
 	e, ok := errors.AsType[*llm.Error](err)
@@ -76,6 +77,10 @@ func (c Caller) FailedRequest(ctx, callCtx context.Context, err error, req llm.R
 	case llm.RateLimited:
 		if limit := asFailure(err).perMinute(); limit > 0 && textSize(req)/bytesPerToken > limit {
 			e.Kind, e.After = llm.ContextTooLong, 0
+		}
+	case llm.ContextTooLong:
+		if f := asFailure(err); f.Status == http.StatusRequestEntityTooLarge && hasImages(req) {
+			e.Kind = llm.TooManyImages // they are most of the bytes
 		}
 	case llm.NoImages, llm.TooManyImages:
 		blameless = !hasImages(req)

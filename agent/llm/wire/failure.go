@@ -231,7 +231,7 @@ var (
 		"new_sensitive", // MiniMax
 	}
 	// A message that has an image word and a no-image word says that the model does not accept
-	// images.
+	// images, whatever the status.
 	imageWords   = []string{"image", "vision", "multimodal", "multi-modal"}
 	noImageWords = []string{
 		"not support", "n't support", "unsupported", "only supported by", "no endpoints found",
@@ -291,13 +291,13 @@ func (f *Failure) Kind() llm.Kind {
 	case f.isBadRequest() && ContainsAny(words, thoughtWords...) &&
 		ContainsAny(words, badThoughtWords...):
 		return llm.BadThoughts
+	case f.isBadRequest() && ContainsAny(words, noToolWords...): // may name the tool edit_image
+		return llm.NoTools
 	case f.isBadRequest() && ContainsAny(words, imageWords...) &&
 		ContainsAny(words, manyImageWords...):
 		return llm.TooManyImages
 	case f.noImages(words):
 		return llm.NoImages
-	case f.isBadRequest() && ContainsAny(words, noToolWords...):
-		return llm.NoTools
 	case f.isBadRequest() && ContainsAny(words, "jinja", "tool call id"):
 		return llm.BadRequest // the model's template refuses the conversation, now and later
 	case f.isBadRequest() && ContainsAny(words, wrongAnswerWords...):
@@ -317,10 +317,18 @@ func (f *Failure) isBadRequest() bool {
 	return false
 }
 
-// noImages reports whether the model accepts no images, or not those of this request.
+// noImages reports whether the model accepts no images, or not those of this request. There are
+// many reasons for that: the size, the format, the shape. So any refusal that mentions an image
+// counts.
 func (f *Failure) noImages(words string) bool {
-	return f.isBadRequest() && ContainsAny(words, imageWords...) &&
-		ContainsAny(words, noImageWords...)
+	if !ContainsAny(words, imageWords...) {
+		return false
+	}
+	switch f.Status {
+	case http.StatusBadRequest, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
+		return true
+	}
+	return f.isBadRequest() && ContainsAny(words, noImageWords...)
 }
 
 // noFreeTier matches Gemini's error for a model that needs an account with money. It asks for a
