@@ -35,6 +35,9 @@ func serveMode(mode string) {
 		fmt.Println("Welcome to the server!")
 		fmt.Println("[INFO] starting")
 		fmt.Println("{ not: 'json' }")
+		// A logger, see https://github.com/kud/mcp-jenkins/issues/6.
+		fmt.Println(`{"level":"info","msg":"running on stdio","id":7}`)
+		fmt.Println(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}`)
 		fmt.Println(strings.Repeat("x", 300_000))
 		go func() {
 			for range 2_000 {

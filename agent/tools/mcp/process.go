@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"gateway/store/plaintext"
@@ -206,7 +206,7 @@ func (t *tail) String() string {
 }
 
 // lines passes on only the lines of a server's output that are messages. Other output, such as
-// greetings, would end the session.
+// greetings and logs, would end the session.
 type lines struct {
 	r     *bufio.Reader
 	c     io.Closer
@@ -251,7 +251,10 @@ func (l *lines) next() ([]byte, error) {
 			return nil, io.EOF
 		case err != nil:
 			return nil, err
-		case !message || !json.Valid(line):
+		case !message:
+			return nil, nil
+		}
+		if _, err := jsonrpc.DecodeMessage(line); err != nil { // for example, a line of a log as JSON
 			return nil, nil
 		}
 		l.meter.admit(l.done, line)
