@@ -170,7 +170,8 @@ func (s *dialer) attempt(ctx context.Context, ready readyFunc) (*link, error) {
 		cancel()
 		return nil, err
 	}
-	start, done := context.WithTimeout(ctx, startTimeout)
+	limit := s.startLimit()
+	start, done := context.WithTimeout(ctx, limit)
 	defer done()
 	// The library sometimes waits without regard to ctx. Ending the carrier ends this.
 	guard := context.AfterFunc(start, c.end)
@@ -193,7 +194,7 @@ func (s *dialer) attempt(ctx context.Context, ready readyFunc) (*link, error) {
 	}
 	err = c.why(err)
 	if start.Err() != nil {
-		err = fmt.Errorf("it was not ready within %s: %w", startTimeout, err)
+		err = fmt.Errorf("it was not ready within %s: %w", limit, err)
 	}
 	if l != nil {
 		l.close()
@@ -201,6 +202,16 @@ func (s *dialer) attempt(ctx context.Context, ready readyFunc) (*link, error) {
 	cancel()
 	c.end()
 	return nil, err
+}
+
+// startLimit returns how long the start may take. It grows with each failure: npx and uvx first
+// install a program, and some of them begin anew if they are ended before.
+func (s *dialer) startLimit() (limit time.Duration) {
+	if s.URL != "" {
+		return startTimeout
+	}
+	s.status.update(func() { limit = s.opts.start << min(s.status.failed, 16) })
+	return min(limit, maxStart)
 }
 
 // session opens a session over c. Its goroutine ends with l.stop.

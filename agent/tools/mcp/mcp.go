@@ -89,6 +89,7 @@ type Options struct {
 	Now    func() time.Time // nil means time.Now
 
 	grace time.Duration // endTime; tests set another value
+	start time.Duration // startTimeout; tests set another value
 }
 
 // The values of [State.State].
@@ -123,6 +124,7 @@ func New(servers []Server, opts *Options) *Client {
 	o := *cmp.Or(opts, new(Options))
 	o.Idle = cmp.Or(o.Idle, 10*time.Minute)
 	o.grace = cmp.Or(o.grace, endTime)
+	o.start = cmp.Or(o.start, startTimeout)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Now == nil {
 		o.Now = time.Now

@@ -14,6 +14,7 @@ import (
 // Times in the life of a server.
 const (
 	startTimeout = 30 * time.Second // from the start to the list of tools
+	maxStart     = 5 * time.Minute  // the same, for a process that has not been ready before
 	minDelay     = time.Second      // before the next attempt
 	maxDelay     = 5 * time.Minute
 	longLife     = time.Minute // of a connection after which failures are forgotten

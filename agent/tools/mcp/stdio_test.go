@@ -220,6 +220,18 @@ func TestNoise(t *testing.T) {
 	}
 }
 
+// A server that takes long to start, for example because npx installs it first, gets more time with
+// each attempt.
+func TestSlowStart(t *testing.T) {
+	t.Parallel()
+	o := &Options{start: 20 * time.Millisecond, grace: 10 * time.Millisecond}
+	c, box := run(t, o, self(t, "s", "slow"))
+	awaitState(t, c, Connected)
+	if got, err := box.call(t, "mcp_s_echo", "text", "x"); err != nil || got.Text != "x" {
+		t.Errorf("echo = %q, %v", got.Text, err)
+	}
+}
+
 func TestOldHandshake(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
