@@ -31,15 +31,18 @@ func TestFilteredAnswers(t *testing.T) {
 	}
 }
 
-// A call whose arguments the limit of an answer has cut off is not made, not even if nothing of its
-// arguments has come. The model learns why.
+// A call whose arguments the limit of an answer, or the provider's filter, has cut off is not made,
+// not even if nothing of its arguments has come. The model learns why.
 func TestCutOffCalls(t *testing.T) {
 	t.Parallel()
-	for _, arguments := range []string{"", `{"path":"a","content":"Once upon a`} {
+	for arguments, finish := range map[string]llm.Finish{
+		"": llm.FinishLength, " ": llm.FinishFiltered,
+		`{"path":"a","content":"Once upon a`: llm.FinishLength,
+	} {
 		inWorld(t, func(w *world) {
 			cut := llmtest.Call("look", `{}`)
 			cut.Calls = append(cut.Calls, llm.ToolCall{Name: "write", Arguments: arguments})
-			cut.Finish = llm.FinishLength
+			cut.Finish = finish
 			w.tools(act("look", tool.Pure, always("seen")), act("write", tool.Once, always("written")))
 			w.model.Queue(cut, llmtest.Say("in parts, then"))
 			w.start()

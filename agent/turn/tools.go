@@ -145,11 +145,13 @@ func (t *toolRound) runSideBySide(ctx context.Context, calls []llm.ToolCall) err
 	return err
 }
 
-// markCut gives the last call in resp the beginning of an object if the limit of the answer has
-// come before its arguments. Otherwise it would be made without arguments, also after a restart.
+// markCut gives the last call in resp the beginning of an object if the limit of the answer, or the
+// provider's filter, has come before its arguments. Otherwise it would be made without arguments,
+// also after a restart.
 func markCut(resp *llm.Response) {
 	last := &resp.Message.ToolCalls[len(resp.Message.ToolCalls)-1]
-	if resp.Finish == llm.FinishLength && strings.TrimSpace(last.Arguments) == "" {
+	cut := resp.Finish == llm.FinishLength || resp.Finish == llm.FinishFiltered
+	if cut && strings.TrimSpace(last.Arguments) == "" {
 		last.Arguments = "{"
 	}
 }

@@ -141,7 +141,7 @@ func (a *answer) response(req llm.Request, m *Model) *llm.Response {
 			}
 			thoughts, all = append(thoughts, b), append(all, b)
 		case "tool_use":
-			if strings.TrimSpace(text) == "" && a.finish(true) != llm.FinishLength {
+			if strings.TrimSpace(text) == "" && a.finish(true) == llm.FinishToolCalls {
 				text = "{}"
 			}
 			msg.ToolCalls = append(msg.ToolCalls,

@@ -110,7 +110,7 @@ func TestStreamsOfProxies(t *testing.T) {
 // A call without arguments has an empty object as arguments, but not if the limit of the answer has
 // cut off its arguments.
 func TestNoArguments(t *testing.T) {
-	for reason, want := range map[string]string{"tool_use": "{}", "max_tokens": ""} {
+	for reason, want := range map[string]string{"tool_use": "{}", "max_tokens": "", "refusal": ""} {
 		m := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			fmt.Fprintf(w, `data: {"type":"content_block_start","content_block":`+
