@@ -10,11 +10,13 @@ import (
 	"sync"
 
 	"gateway/agent/llm"
+	"gateway/store/plaintext"
 )
 
-// MoreName is the name of the tool through which models use rare tools, those with a
-// non-empty [Tool].Rare. Their schemas would cost tokens in each request, so a model gets
-// them only on demand. A registry with at least two rare tools adds this tool itself.
+// MoreName is the name of the tool through which models use rare tools: those with a
+// non-empty [Tool].Rare, and those beyond maxDirect. Their schemas would cost tokens in each
+// request, so a model gets them only on demand. A registry with at least two rare tools adds
+// this tool itself.
 const MoreName = "more_tools"
 
 const moreDescription = "Calls a rarely used tool. Without arguments it explains the tool. The " +
@@ -30,24 +32,25 @@ type moreArgs struct {
 // madeMore returns the parts of MoreName that are the same in each registry.
 var madeMore = sync.OnceValue(func() entry {
 	more := New[moreArgs](MoreName, moreDescription, Pure, nil)
-	return entry{more, sync.OnceValues(more.derived.schema)}
+	return entry{tool: more, schema: sync.OnceValues(more.derived.schema)}
 })
 
 // offer computes the result of [Registry.Specs]. The caller holds r.mu, or r is not shared
 // yet.
 func (r *Registry) offer() {
 	delete(r.tools, MoreName)
+	r.findRare()
 	r.offered = make([]llm.ToolSpec, 0, len(r.specs)+1)
 	rare := make(map[string]llm.ToolSpec)
 	text := moreDescription
 	for _, s := range r.specs {
-		t := r.tools[s.Name].tool
-		if t.Rare == "" {
+		words := r.tools[s.Name].rare
+		if words == "" {
 			r.offered = append(r.offered, s)
 			continue
 		}
 		rare[s.Name] = s
-		text += "\n- " + s.Name + ": " + t.Rare
+		text += "\n- " + s.Name + ": " + words
 	}
 	if len(rare) < 2 { // a single one needs no more room than MoreName
 		r.offered = slices.Clone(r.specs)
@@ -70,6 +73,33 @@ func (r *Registry) offer() {
 	r.tools[MoreName] = more
 	r.offered = insert(r.offered, llm.ToolSpec{Name: MoreName, Description: text,
 		Schema: more.tool.Schema})
+}
+
+// maxDirect is how many tools a model may call directly. OpenAI and others refuse every request
+// with more than 128 tools; MoreName is one of them.
+const maxDirect = 126
+
+// rareLen is the length, in characters, of the description of a tool that is rare only because
+// there are too many.
+const rareLen = 100
+
+// findRare finds out which tools are rare. Beyond maxDirect, the last ones that Set has added are.
+func (r *Registry) findRare() {
+	direct := 0
+	for name, e := range r.tools {
+		e.rare = e.tool.Rare
+		r.tools[name] = e
+		if e.rare == "" {
+			direct++
+		}
+	}
+	for _, s := range slices.Backward(r.specs) {
+		if e := r.tools[s.Name]; direct > maxDirect && e.added && e.rare == "" {
+			e.rare = plaintext.Shorten(s.Description, rareLen)
+			r.tools[s.Name] = e
+			direct--
+		}
+	}
 }
 
 // Direct returns calls in which each use of a rare tool through [MoreName] is replaced by
@@ -96,7 +126,7 @@ func (r *Registry) Offered(messages []llm.Message) []llm.Message {
 	if _, ok := r.tools[MoreName]; !ok {
 		return messages
 	}
-	isRare := func(c llm.ToolCall) bool { return r.tools[c.Name].tool.Rare != "" }
+	isRare := func(c llm.ToolCall) bool { return r.tools[c.Name].rare != "" }
 	var list []llm.Message
 	for i, m := range messages {
 		if !slices.ContainsFunc(m.ToolCalls, isRare) {

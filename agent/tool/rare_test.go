@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -131,5 +132,39 @@ func TestOffered(t *testing.T) {
 	}
 	if one := newRegistry(t, carve); one.Offered(said)[1].ToolCalls[1].Name != "carve" {
 		t.Error("a tool that each request describes is not called by itself")
+	}
+}
+
+// Providers refuse a request with more than 128 tools. Beyond that, tools of MCP servers are rare.
+func TestTooManyTools(t *testing.T) {
+	var added []Tool
+	for n := range 200 {
+		added = append(added, echo(fmt.Sprintf("mcp_%03d", n)))
+	}
+	r := newRegistry(t, echo("zip"), echo("ask"))
+	if err := r.Set("mcp", added); err != nil {
+		t.Fatal(err)
+	}
+	for name, r := range map[string]*Registry{"all": r, "owner": r.For(bus.Owner)} {
+		got := strings.Fields(names(r))
+		if len(got) != 127 || got[0] != "ask" || got[124] != "mcp_123" || got[125] != MoreName ||
+			got[126] != "zip" {
+			t.Errorf("%s: a model is told of %d tools: %s", name, len(got), got)
+		}
+		calls := r.Direct([]llm.ToolCall{{Name: MoreName,
+			Arguments: `{"tool":"mcp_199","arguments":"{}"}`}})
+		if calls[0].Name != "mcp_199" {
+			t.Errorf("%s: the call is %v", name, calls)
+		}
+		back := r.Offered([]llm.Message{{Role: llm.Assistant, ToolCalls: calls}})
+		if c := back[0].ToolCalls[0]; c.Name != MoreName {
+			t.Errorf("%s: the model reads the call as %v", name, c)
+		}
+	}
+	if err := r.Set("mcp", added[:100]); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Fields(names(r)); len(got) != 102 {
+		t.Errorf("a model is told of %d tools, want 102", len(got))
 	}
 }

@@ -31,6 +31,8 @@ type Registry struct {
 type entry struct {
 	tool   Tool
 	schema func() (*jsonschema.Resolved, error)
+	added  bool   // by Set
+	rare   string // as Tool.Rare, also if there are too many tools
 }
 
 // toolName matches the names that all providers accept, if they are not too long.
@@ -41,7 +43,7 @@ var toolName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 func NewRegistry(tools ...Tool) (*Registry, error) {
 	r := &Registry{tools: make(map[string]entry, len(tools)), sources: make(map[string][]string)}
 	for _, t := range tools {
-		if err := r.add(t); err != nil {
+		if err := r.add(t, false); err != nil {
 			return nil, err
 		}
 	}
@@ -49,8 +51,8 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 	return r, nil
 }
 
-// add adds t. The caller holds r.mu, or r is not shared yet.
-func (r *Registry) add(t Tool) error {
+// add adds t. The caller, which is Set if added is true, holds r.mu, or r is not shared yet.
+func (r *Registry) add(t Tool, added bool) error {
 	if _, ok := r.tools[t.Name]; ok || t.Name == MoreName {
 		return fmt.Errorf("tool: two tools have the name %q", t.Name)
 	}
@@ -58,7 +60,7 @@ func (r *Registry) add(t Tool) error {
 	if err != nil {
 		return fmt.Errorf("tool: %q: %w", t.Name, err)
 	}
-	r.tools[t.Name] = entry{t, schema}
+	r.tools[t.Name] = entry{tool: t, schema: schema, added: added}
 	r.specs = insert(r.specs, llm.ToolSpec{
 		Name: t.Name, Description: t.Description, Schema: withProperties(t.Schema),
 	})
@@ -101,7 +103,7 @@ func (r *Registry) Set(source string, tools []Tool) error {
 	r.sources[source] = nil
 	var errs []error
 	for _, t := range tools {
-		if err := r.add(t); err != nil {
+		if err := r.add(t, true); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -211,7 +213,7 @@ func (r *Registry) Arguments(name, written string) (json.RawMessage, error) {
 		return nil, err
 	}
 	args, err := checkArguments(schema, e.tool.Aliases, written)
-	if err != nil && e.tool.Rare != "" { // the model may not have seen the schema
+	if err != nil && e.rare != "" { // the model may not have seen the schema
 		err = fmt.Errorf("%w\nArguments of %s: %s", err, name, e.tool.Schema)
 	}
 	return args, err
