@@ -155,15 +155,19 @@ func seconds(s float64) time.Duration {
 	return time.Duration(min(max(0, s), maxAfter.Seconds()) * float64(time.Second))
 }
 
-var waitText = regexp.MustCompile(
-	`(?i)(?:try again|retry) in ((?:\d+h)?(?:\d+m)?\d+(?:\.\d+)?m?s)`)
+var waitText = regexp.MustCompile(`(?i)(?:try again|retry) ` +
+	`(?:in ((?:\d+h)?(?:\d+m)?\d+(?:\.\d+)?m?s)|(?:in|after) (\d{1,3}) second)`)
 
 // askedToWait returns how long the message asks the caller to wait, or 0. OpenAI and Gemini write
-// it into the message: "Please try again in 7.66s".
+// it into the message: "Please try again in 7.66s". So do Azure and Moonshot, "after 26 seconds";
+// not every proxy passes on Azure's header. Azure's 86400 seconds have another cause than a rate.
 func askedToWait(message string) time.Duration {
 	m := waitText.FindStringSubmatch(message)
 	if m == nil {
 		return 0
+	}
+	if m[2] != "" {
+		m[1] = m[2] + "s"
 	}
 	d, err := time.ParseDuration(m[1])
 	if err != nil {

@@ -43,7 +43,12 @@ func TestRetryAfterInWords(t *testing.T) {
 		"Please retry in 20ms":             20 * time.Millisecond,
 		"try again in 99999h0m0s":          24 * time.Hour,
 		"try again in a while":             0,
-		"":                                 0,
+		// Azure and Moonshot. See https://github.com/dyad-sh/dyad/issues/1849 and
+		// https://github.com/jasonacox/TinyLLM/issues/17.
+		"have exceeded token rate limit. Please retry after 26 seconds. Please go": 26 * time.Second,
+		"max RPM: 3, please try again after 1 seconds":                             time.Second,
+		"Please retry after 86400 seconds.":                                        0,
+		"":                                                                         0,
 	} {
 		if got := askedToWait(text); got != want {
 			t.Errorf("%q: got %v, want %v", text, got, want)
