@@ -53,6 +53,9 @@ func TestRefusals(t *testing.T) {
 		// A reverse proxy, such as nginx with its usual limit of 1 MB.
 		{413, `<html><head><title>413 Request Entity Too Large</title></head></html>`,
 			images, llm.TooManyImages},
+		// SiliconFlow. See https://github.com/labring/FastGPT/issues/4023.
+		{400, `{"code":20037,"message":"Function call is not supported for this model.","data":null}`,
+			tools, llm.NoTools},
 		// vLLM without --enable-auto-tool-choice. See
 		// https://github.com/openagents-org/openagents/issues/285.
 		{400, `{"error":{"message":"\"auto\" tool choice requires --enable-auto-tool-choice and ` +

@@ -259,6 +259,7 @@ var (
 		"found that support tool use",                                     // OpenRouter
 		"tool calling is not supported", "tool calling` is not supported", // Perplexity, Groq
 		"not support function calling", "function calling is not supported",
+		"function call is not supported",                           // SiliconFlow
 		"'tools' is not supported",                                 // OpenAI
 		"--enable-auto-tool-choice",                                // vLLM
 		"tools param requires --jinja", "unsupported param: tools", // llama.cpp
