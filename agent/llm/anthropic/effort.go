@@ -74,12 +74,15 @@ const (
 // think returns the fields of the request for an effort. It also raises the limit of the answer in
 // r, unless the caller has given one.
 func (m *Model) think(r *request, effort llm.Effort, given int) map[string]json.RawMessage {
-	if !slices.Contains(m.Efforts(), effort) {
-		return m.fields
-	}
-	t := m.thinker
 	fields := make(map[string]json.RawMessage)
 	maps.Copy(fields, m.fields)
+	if !slices.Contains(m.Efforts(), effort) {
+		if hasBudget(fields["thinking"]) && !r.mayThink() {
+			delete(fields, "thinking")
+		}
+		return fields
+	}
+	t := m.thinker
 	delete(fields, "thinking")
 	delete(fields, "output_config")
 	if effort == llm.EffortOff {
@@ -110,8 +113,14 @@ func (m *Model) think(r *request, effort llm.Effort, given int) map[string]json.
 	return fields
 }
 
-// mayThink reports whether the API allows thinking in this request. During a series of tool calls
-// it does so only if the series began with a thought.
+// hasBudget reports whether the field thinking has the form of older models.
+func hasBudget(field json.RawMessage) bool {
+	var thinking struct{ Type string }
+	return json.Unmarshal(field, &thinking) == nil && thinking.Type == "enabled"
+}
+
+// mayThink reports whether the API allows older models to think in this request. During a series of
+// tool calls it does so only if the series began with a thought.
 func (r *request) mayThink() bool {
 	n := len(r.Messages)
 	if n < 2 || r.Messages[n-1].Content[0].Type != "tool_result" {

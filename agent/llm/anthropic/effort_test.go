@@ -100,6 +100,7 @@ func TestEffortBeside(t *testing.T) {
 		{llm.Request{Effort: llm.EffortHigh, MaxOutput: 6000, Messages: []llm.Message{hi}},
 			"enabled 3000"},
 		{llm.Request{Effort: llm.EffortHigh, Messages: calling, Tools: tools}, ""},
+		{llm.Request{Messages: calling, Tools: tools}, ""}, // the configured field, too
 	} {
 		for _, err := range m.Stream(t.Context(), tt.req) {
 			if err != nil {
