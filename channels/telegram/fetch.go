@@ -44,7 +44,7 @@ func (c *client) fetch(
 	switch {
 	// Telegram also says this of files that it can serve a moment later.
 	case hasText(err, "temporarily unavailable"):
-		return errors.New("Telegram can't serve the file now")
+		return errors.New("telegram can't serve the file now")
 	case err != nil:
 		return classify(err, true)
 	}
