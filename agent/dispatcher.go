@@ -185,6 +185,10 @@ func (d *Dispatcher) dispatch(ctx, work context.Context) error {
 			if err := d.recoverPending(ctx, work); err != nil {
 				return err
 			}
+		case <-d.AgainC():
+			if err := d.recoverPending(ctx, work); err != nil {
+				return err
+			}
 		case <-renew.C:
 			err := d.DB.Tx(work, func(tx *store.Tx) error {
 				return d.Lease.Renew(tx, d.opts.Now(), leaseTerm)

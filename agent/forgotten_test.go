@@ -192,8 +192,6 @@ func TestAnswersWhileForgotten(t *testing.T) {
 		w.start()
 		w.put(person(w.inGroup("7", "paint it"), 5))
 		w.put(person(w.inGroup("7", "red"), 5))
-		w.wantAnswers("g", "Which?"+byReply)
-		w.sleep(recoveryInterval)
 		w.wantQuiet()
 		w.wantAnswers("g", "Which?"+byReply, "painted")
 		w.wantAsked(2, "user: P7 (guest): paint it",

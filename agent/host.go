@@ -149,7 +149,7 @@ func newEnv(d *Dispatcher) *turn.Env {
 		Profile: turn.Profile{Name: o.Name, Workspace: o.WorkspacePath, Location: o.Location,
 			ToolTimeout: o.ToolTimeout, FormatHints: o.FormatHints},
 		DB: d.DB, Inbox: d.Inbox, Outbox: d.Outbox, Live: d.Live, Tools: d.Tools,
-		IsCurrent: d.isCurrent,
+		IsCurrent: d.isCurrent, Renew: d.renew,
 		Attachments: &attachment.Loader{Media: d.Media, Extract: d.Extract,
 			Transcriber: d.Transcriber, Calls: calls, Logger: o.Logger},
 		Calls: calls, Jobs: d.Jobs,

@@ -13,8 +13,8 @@ import (
 // A message waits in the inbox with the number that its sender had when writing it. Meanwhile the
 // sender may have been forgotten: then nothing may be stored under that number any more. Or the
 // sender may have been unlinked: then that number is another person's. So the dispatcher checks
-// each message that it hands out, and each turn checks the messages that it claims. A turn in a
-// group goes on when its author is forgotten: then the payer of its usage changes.
+// each message that it hands out, and each turn checks the messages that it claims. Such a message
+// keeps its place among those that wait for its session. A turn in a group goes on when its author is forgotten: then the payer of its usage changes.
 
 // updateSender returns r with who its sender is now, if the sender's number is not theirs any more.
 // ok is false if the sender may not write any more: then r is dropped.
@@ -47,6 +47,14 @@ func (d *Dispatcher) updateSender(
 		d.Accounts.Dropped([]bus.InboundMessage{*now})
 	}
 	return r, ok && waiting, nil
+}
+
+// renew implements [turn.Env.Renew].
+func (d *Dispatcher) renew(
+	ctx context.Context, r bus.Received,
+) (now bus.Received, ok bool, err error) {
+	now, ok, err = d.updateSender(ctx, r)
+	return now, ok && now.Message.Person != r.Message.Person, err
 }
 
 // isCurrent reports whether m still belongs to the person whose number it has.

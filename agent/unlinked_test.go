@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -86,11 +87,49 @@ func TestUnlinkedWhileWaiting(t *testing.T) {
 		w.settle()
 		w.unlinks()
 		close(release)
-		w.sleep(recoveryInterval)
 		w.wantQuiet()
 		w.wantAnswers("b", "first", "second")
 		w.wantSeparate(3)
 	})
+}
+
+// Two people are unlinked while messages of one of them wait. The messages are answered in their
+// order, before those that the person writes after that. None of them joins the turn that began
+// with the memory of the other person.
+func TestUnlinkedInOrder(t *testing.T) {
+	t.Parallel()
+	for mode, answers := range map[pool.Mode]int{pool.Followup: 2, pool.Steer: 2, pool.Collect: 1} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(w *world) {
+				w.opts.QueueMode = mode
+				w.remembers(memory.OfPerson(3), memory.Fact{Key: "safe", Value: secret, Pinned: true})
+				release := make(chan struct{})
+				w.model.Queue(llmtest.Say("hi"), held(llmtest.Say("first"), release))
+				for range answers {
+					w.model.Queue(llmtest.Say("later"))
+				}
+				w.start()
+				w.put(w.ofPerson("a", "hello"))
+				w.settle()
+				w.put(w.ofPerson("b", "one"))
+				w.sleep(pool.CollectPause)
+				w.put(w.ofPerson("b", "two"))
+				w.unlinks()
+				w.put(person(w.ofPerson("b", "three"), 5))
+				close(release)
+				w.wantQuiet()
+				var answered []string
+				for _, m := range w.outbox("b") {
+					answered = append(answered, m.Answers...)
+				}
+				if !slices.Equal(answered, []string{"2", "3", "4"}) {
+					t.Errorf("the messages are answered in the order %q", answered)
+				}
+				w.wantSeparate(3)
+			})
+		})
+	}
 }
 
 // What somebody has written in a group goes with them when they are unlinked. It is not in the

@@ -45,7 +45,7 @@ type Pool struct {
 // New returns a Pool without sessions.
 func New(env *turn.Env, life *store.Life, s Snapshot) *Pool {
 	pl := &Pool{
-		signals:   signals{fatal: make(chan error, 1), due: make(chan struct{}, 1)},
+		signals:   newSignals(),
 		tables:    tables{env: env},
 		life:      life,
 		workers:   make(map[session.Key]*worker),

@@ -28,7 +28,7 @@ func TestPending(t *testing.T) {
 	if !slices.Equal(got, []int64{1, 2, 3}) {
 		t.Errorf("messages %v are pending, want all three", got)
 	}
-	w.Claimed(nil)
+	w.Claimed(t.Context(), nil)
 	if n := len(d.Pending(w.key)); n != 2 {
 		t.Errorf("%d messages are pending after the first was written, want 2", n)
 	}

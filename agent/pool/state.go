@@ -15,7 +15,13 @@ import (
 type signals struct {
 	fatal chan error    // the first fatal error
 	due   chan struct{} // signalled when a suspended turn must be reviewed
+	again chan struct{} // signalled when a message that is not in memory must be handed out
 	beat  atomic.Int64  // when the dispatcher last ran its loop, in nanoseconds
+}
+
+func newSignals() signals {
+	return signals{fatal: make(chan error, 1), due: make(chan struct{}, 1),
+		again: make(chan struct{}, 1)}
 }
 
 // Fatal returns a channel with the first error that ends the dispatcher.
@@ -31,6 +37,17 @@ func (s *signals) Fail(err error) {
 
 // DueC returns a channel that receives when ReviewDue must be called.
 func (s *signals) DueC() <-chan struct{} { return s.due }
+
+// AgainC returns a channel that receives when the dispatcher must hand out what is not in memory.
+func (s *signals) AgainC() <-chan struct{} { return s.again }
+
+// handOutAgain makes the dispatcher hand out soon what is not in memory.
+func (s *signals) handOutAgain() {
+	select {
+	case s.again <- struct{}{}:
+	default:
+	}
+}
 
 // ring makes the dispatcher call ReviewDue soon.
 func (s *signals) ring() {

@@ -166,10 +166,15 @@ func (rv review) decide(ctx context.Context, p *suspendedTurn, q *question.Quest
 		err = nil
 	}
 	if err == nil && made.answerIndex >= 0 && (decided || gone) {
+		answer := waiting[made.answerIndex]
+		var now []bus.Received // the answer with another sender
+		if gone {
+			now = rv.renew(ctx, p.turn.Session, answer)
+		}
 		rv.mu.Lock()
-		p.waiting = slices.DeleteFunc(slices.Clone(p.waiting), func(r bus.Received) bool {
-			return r.Seq == waiting[made.answerIndex].Seq
-		})
+		if p.waiting = replaced(p.waiting, answer.Seq, now); now != nil {
+			rv.markDue(p.turn.Session)
+		}
 		rv.mu.Unlock()
 	}
 	return !gone, err // if another goroutine decided q, the message goes to the turn

@@ -32,9 +32,10 @@ type worker struct {
 	trialEnded   chan struct{}  // closed when the trial ends; nil if the worker is not on trial
 	unanswered   []string       // platform's ids of messages that an interrupted turn left
 
+	cancel context.CancelCauseFunc // ends the running turn; nil if none runs
+
 	// Used by the worker's goroutine only:
-	heldCall func()                  // ends the call that the resumed turn continues; or nil
-	cancel   context.CancelCauseFunc // ends the running turn; nil if none runs
+	heldCall func() // ends the call that the resumed turn continues; or nil
 }
 
 func (w *worker) ring() {
@@ -221,17 +222,22 @@ func (w *worker) isOther(r bus.Received) bool { return w.asker.isOther(r.Message
 
 // An asker identifies the person and the chat that a turn answers.
 type asker struct {
-	from bus.Address
-	id   string // platform's id; "": nobody has asked
+	from   bus.Address
+	id     string // platform's id; "": nobody has asked
+	person int64  // the person's number
 }
 
-func askerOf(m bus.InboundMessage) asker { return asker{m.From, m.Sender.ID} }
+func askerOf(m bus.InboundMessage) asker { return asker{m.From, m.Sender.ID, m.Person} }
 
 // isOther reports whether m needs another turn than the one that answers a. In a group, the
 // questions of each person get turns of their own. In a person's conversation, those of each chat
-// do, because the answer goes to that chat.
+// do, because the answer goes to that chat. After a link or an unlink, a turn that knows the memory
+// of the person before does not answer the person of now.
 func (a asker) isOther(m bus.InboundMessage) bool {
-	return m.From != a.from || m.Group && m.Origin.Kind == bus.Person && m.Sender.ID != a.id
+	if m.From != a.from || m.Origin.Kind != bus.Person {
+		return m.From != a.from
+	}
+	return m.Group && m.Sender.ID != a.id || a.id != "" && m.Person != a.person
 }
 
 // listen records the person and the chat that the turn with batch answers. The pool's mu is held.
@@ -239,26 +245,69 @@ func (w *worker) listen(batch []bus.Received) {
 	for _, r := range batch {
 		w.asker.from = r.Message.From
 		if r.Message.Origin.Kind == bus.Person {
-			w.asker.id = r.Message.Sender.ID
+			w.asker.id, w.asker.person = r.Message.Sender.ID, r.Message.Person
 		}
 	}
 }
 
 // Claimed implements [turn.Mailbox].
-func (w *worker) Claimed(err error) {
+func (w *worker) Claimed(ctx context.Context, err error) {
+	gone, _ := errors.AsType[turn.GoneError](err)
+	w.renew(ctx, gone)
 	w.pool.mu.Lock()
 	defer w.pool.mu.Unlock()
 	if err != nil {
-		gone, _ := errors.AsType[turn.GoneError](err)
-		left := slices.DeleteFunc(slices.Clone(w.claiming), func(r bus.Received) bool {
-			return slices.Contains(gone, r.Seq)
-		})
-		w.waiting = append(left, w.waiting...)
+		w.waiting = append(w.claiming, w.waiting...)
 	}
 	w.claiming = nil
 	if err == nil {
 		w.endTrial(false)
 	}
+}
+
+// renew replaces the messages that could not be claimed because their sender has changed. The others
+// of gone leave the memory.
+func (w *worker) renew(ctx context.Context, gone turn.GoneError) {
+	if len(gone) == 0 {
+		return
+	}
+	w.pool.mu.Lock()
+	claiming := w.claiming
+	w.pool.mu.Unlock()
+	for _, r := range claiming {
+		if slices.Contains(gone, r.Seq) {
+			now := w.pool.renew(ctx, w.key, r)
+			w.pool.mu.Lock() // a command may have dropped some of claiming meanwhile
+			w.claiming = replaced(w.claiming, r.Seq, now)
+			w.pool.mu.Unlock()
+		}
+	}
+}
+
+// replaced returns list with now, which may be none, in the place of the message with the given
+// Seq.
+func replaced(list []bus.Received, seq int64, now []bus.Received) []bus.Received {
+	i := slices.IndexFunc(list, func(r bus.Received) bool { return r.Seq == seq })
+	if i < 0 {
+		return list
+	}
+	return slices.Concat(list[:i], now, list[i+1:])
+}
+
+// renew returns r with who its sender is now, if it still waits for the session key. Otherwise it
+// returns none, and the dispatcher hands r out again if it waits for another session.
+func (pl *Pool) renew(ctx context.Context, key session.Key, r bus.Received) []bus.Received {
+	if pl.env.Renew != nil {
+		now, ok, err := pl.env.Renew(ctx, r)
+		switch {
+		case err != nil:
+			pl.env.Logger.WarnContext(ctx, "message is handed out again", "seq", r.Seq, "err", err)
+		case ok && session.Of(now.Message) == key:
+			return []bus.Received{now}
+		}
+	}
+	pl.handOutAgain()
+	return nil
 }
 
 // drop forgets batch, which no longer waits.

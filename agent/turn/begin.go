@@ -68,7 +68,7 @@ func (t *runner) recovering(ctx context.Context, batch []bus.Received) (err erro
 		if p := recover(); p != nil {
 			t.logger().ErrorContext(ctx, "turn panicked", "panic", fmt.Sprint(p),
 				"stack", string(debug.Stack()), "panics", t.env.Counters.Panics.Add(1))
-			t.mailbox.Claimed(errPanic)
+			t.mailbox.Claimed(ctx, errPanic)
 			err = t.refuse(ctx, batch, SayPanic)
 		}
 	}()
@@ -117,7 +117,7 @@ func (GoneError) Is(target error) bool { return target == ErrGone }
 func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 	defer func() {
 		if err != nil {
-			t.mailbox.Claimed(err)
+			t.mailbox.Claimed(ctx, err)
 		}
 	}()
 	if hasSuspect(batch) {
@@ -165,7 +165,7 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 	if err != nil {
 		return err
 	}
-	t.mailbox.Claimed(nil)
+	t.mailbox.Claimed(ctx, nil)
 	if gone {
 		return ErrGone
 	}

@@ -144,7 +144,7 @@ func (t *costs) commit(
 		}
 		return t.account(tx)
 	})
-	t.mailbox.Claimed(err)
+	t.mailbox.Claimed(ctx, err)
 	if err == nil {
 		for _, h := range t.bill.holds {
 			h.Release()

@@ -2,6 +2,7 @@ package turn
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -38,6 +39,10 @@ type Env struct {
 	// do.
 	IsCurrent func(q store.Queryer, m *bus.InboundMessage) (bool, error)
 
+	// Renew returns a message that could not be claimed with who its sender is now. ok is false if
+	// the message no longer waits, or has the same sender as before.
+	Renew func(ctx context.Context, r bus.Received) (now bus.Received, ok bool, err error)
+
 	Tools       *tool.Registry
 	Attachments *attachment.Loader
 	Calls       *modelcall.Calls
@@ -57,8 +62,8 @@ type Env struct {
 }
 
 // Claim binds the waiting message r to a turn. It reports false if r is no longer waiting. It also
-// reports false if the sender of r was forgotten after r was handed out. Then r keeps waiting, and
-// the dispatcher hands it out again as a message of who its sender is now.
+// reports false if the sender of r was forgotten or unlinked after r was handed out. Then r keeps
+// waiting as a message of who its sender is now: see [Env.Renew].
 func (e *Env) Claim(tx *store.Tx, r *bus.Received, turn int64) (bool, error) {
 	if e.IsCurrent != nil {
 		if ok, err := e.IsCurrent(tx, &r.Message); !ok || err != nil {

@@ -32,7 +32,7 @@ type Mailbox interface {
 
 	// Claimed reports the end of a transaction that claimed the first messages, or those that Next
 	// returned, if any. After an error the messages wait again unless they were dropped.
-	Claimed(err error)
+	Claimed(ctx context.Context, err error)
 
 	// HasNews reports whether Next would return any message.
 	HasNews() bool

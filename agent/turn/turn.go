@@ -291,7 +291,7 @@ func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err erro
 	t.restrict(batch)
 	more, r, err := t.loadMessages(ctx, batch)
 	if err != nil {
-		t.mailbox.Claimed(err)
+		t.mailbox.Claimed(ctx, err)
 		return false, err
 	}
 	out := t.outbound(t.visibleText(m.Text))
@@ -363,11 +363,11 @@ func (t *runner) boundary(ctx context.Context) error {
 			messages, r, err = t.loadMessages(ctx, batch)
 		}
 		if err == nil && ctx.Err() != nil { // files may be missing only because of that
-			t.mailbox.Claimed(ErrGone)
+			t.mailbox.Claimed(ctx, ErrGone)
 			return nil // the messages keep waiting, and the next model call reports it
 		}
 		if err != nil {
-			t.mailbox.Claimed(err)
+			t.mailbox.Claimed(ctx, err)
 			return err
 		}
 		joined := t.Turn

@@ -113,9 +113,9 @@ func (w *world) turn(key session.Key) *runner {
 // emptyMailbox is a Mailbox that never gets a message.
 type emptyMailbox struct{}
 
-func (emptyMailbox) Next(bool) []bus.Received { return nil }
-func (emptyMailbox) Claimed(error)            {}
-func (emptyMailbox) HasNews() bool            { return false }
+func (emptyMailbox) Next(bool) []bus.Received       { return nil }
+func (emptyMailbox) Claimed(context.Context, error) {}
+func (emptyMailbox) HasNews() bool                  { return false }
 
 // limits is the configuration of background tasks in a world.
 type limits struct{ w *world }
