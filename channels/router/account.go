@@ -40,7 +40,7 @@ type account struct {
 
 // features are the optional interfaces of an account's channel; nil if it lacks them.
 type features struct {
-	editor       channels.Editor  // also nil if previews are off
+	editor       channels.Editor
 	drafter      channels.Drafter // also nil if previews are off
 	remover      channels.Remover
 	finisher     channels.Finisher
@@ -62,6 +62,7 @@ func newAccount(a Account, now time.Time) *account {
 		typed: rate.NewLimiter(typingRate, typingRate),
 		marks: newMarks(a, now),
 		chats: make(map[string]*bucket), pruneAt: maxBuckets, announced: make(map[bus.Address]bool)}
+	acc.editor, _ = a.Channel.(channels.Editor)
 	acc.remover, _ = a.Channel.(channels.Remover)
 	acc.finisher, _ = a.Channel.(channels.Finisher)
 	acc.finder, _ = a.Channel.(channels.Finder)
@@ -69,7 +70,6 @@ func newAccount(a Account, now time.Time) *account {
 	acc.pacer, _ = a.Channel.(channels.Pacer)
 	_, acc.deduplicates = a.Channel.(channels.Deduplicator)
 	if a.Streaming {
-		acc.editor, _ = a.Channel.(channels.Editor)
 		acc.drafter, _ = a.Channel.(channels.Drafter)
 	}
 	return acc

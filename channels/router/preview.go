@@ -164,7 +164,8 @@ func (v *display) show(ctx, work context.Context) time.Duration {
 	now := v.r.now()
 	wait := v.showTyping(ctx, now)
 	p := &v.preview
-	if v.a.editor == nil && v.a.drafter == nil || p.failed || p.text == "" && p.status == "" {
+	if !v.a.Streaming || v.a.editor == nil && v.a.drafter == nil || p.failed ||
+		p.text == "" && p.status == "" {
 		return wait
 	}
 	p.tick(now)

@@ -505,6 +505,34 @@ func TestRestartDuringStream(t *testing.T) {
 	}
 }
 
+// After a restart that switches streaming off, an answer still replaces its preview, and a preview
+// that was stopped gets its mark.
+func TestStreamingSwitchedOff(t *testing.T) {
+	for _, stopped := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			stop := w.start()
+			w.show(chatA, "s", "hel")
+			w.sleep(2 * time.Second)
+			stop()
+			w.start(func(a *router.Account) { a.Streaming = false })
+			w.show(chatA, "s", "hell")
+			w.sleep(10 * time.Second)
+			w.wantRead(chatA, "hel")
+			if stopped {
+				w.store(bus.OutboundMessage{To: chatA, Text: "I have stopped.", Stops: []string{"s"}})
+				w.sleep(0)
+				w.wantRead(chatA, "hell … (stopped)", "I have stopped.")
+			} else {
+				w.answer(chatA, "hello", "s")
+				w.wantRead(chatA, "hello")
+			}
+			if n := w.rows("previews"); n != 0 {
+				t.Errorf("%d previews are noted after the end", n)
+			}
+		})
+	}
+}
+
 // A process is killed at any call for an answer that was streamed. Only a new message can arrive
 // twice.
 func TestKilledDuringStream(t *testing.T) {
