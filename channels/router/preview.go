@@ -100,7 +100,7 @@ func (v *display) applyUpdate(update *bus.Progress) {
 	}
 	if p.stream != update.Stream {
 		_, displaced := v.others[update.Stream]
-		if update.Ended && !(displaced && update.Void) {
+		if update.Ended && !(displaced && update.Void) && !v.r.previews.stopsKept(update) {
 			delete(v.others, update.Stream)
 			return // nothing was shown, or the answer replaces it
 		}
@@ -247,7 +247,9 @@ func (v *display) stopPreviews(ctx context.Context, streams []string) time.Durat
 		v.r.mu.Lock()
 		for _, s := range streams {
 			v.r.previews.end(s)
-			if _, displaced := v.others[s]; displaced && !p.stopped {
+			_, displaced := v.others[s]
+			_, kept := v.r.previews.kept[s]
+			if (displaced || kept) && p.stream != s && !p.stopped {
 				v.turnTo(s)
 			}
 			p.stopped = p.stopped || p.stream == s
@@ -492,6 +494,14 @@ const maxEnded = 4096
 func (p *previews) hasEnded(stream string) bool {
 	_, ok := p.ended.Get(stream)
 	return ok
+}
+
+// stopsKept reports whether an update stops a preview that is kept for its answer, because an
+// earlier process has shown it. If the answer only waits, the messages stay as they are: their text
+// is unknown.
+func (p *previews) stopsKept(update *bus.Progress) bool {
+	_, kept := p.kept[update.Stream]
+	return kept && update.Void && !update.Waits
 }
 
 // end records that a stream has ended, or that its message was dispatched.

@@ -365,7 +365,9 @@ func (r *Router) readLive(ctx, work context.Context) {
 			continue
 		}
 		r.mu.Lock()
-		if c, ok := r.conversations[to]; !r.previews.hasEnded(p.Stream) && (ok || !p.Ended) {
+		c, ok := r.conversations[to]
+		matters := ok || !p.Ended || r.previews.stopsKept(&p)
+		if matters && !r.previews.hasEnded(p.Stream) {
 			if !ok {
 				c = r.conversation(ctx, work, a, to)
 				if a.backlog.pending { // the table may have a message for this conversation
