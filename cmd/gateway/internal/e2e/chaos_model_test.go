@@ -23,6 +23,7 @@ var (
 	chaosReminder   = regexp.MustCompile(`\babout r(\d+z)\b`)
 	chaosQuote      = regexp.MustCompile(`\[in reply to [^\]]*\]`)
 	chaosAnswerText = regexp.MustCompile(`answer \d+ to .* end`)
+	chaosPart       = regexp.MustCompile(`\banswer \d+\b`)
 	chaosSecret     = regexp.MustCompile(`\bsecret\d+x\b`)
 )
 
@@ -34,24 +35,24 @@ func (c *chaos) answer(r openaitest.Request) openaitest.Reply {
 		known = append(known, chaosSecret.FindAllString(m.Content, -1)...)
 	}
 	slices.Sort(known)
+	words := strings.Join(slices.Compact(known), " ")
 	last := r.Messages[len(r.Messages)-1]
 	// After empty answers, for example, the gateway asks for the answer without tools.
 	final := slices.ContainsFunc([]string{turn.AskAnswer, turn.AskSumUp, turn.AskLoop},
 		func(ask string) bool { return strings.Contains(last.Content, ask) })
-	if words := strings.Join(slices.Compact(known), " "); len(r.Tools) == 0 && !final {
+	if len(r.Tools) == 0 && !final {
 		return c.spoil(say("- there was talk of " + words))
 	}
 	if found := chaosReminder.FindStringSubmatch(last.Content); found != nil {
 		return c.spoil(say("this is reminder" + found[1]))
 	}
 	if !final {
-		if calls := c.useTools(r); len(calls) > 0 {
+		if calls := c.useTools(r, words); len(calls) > 0 {
 			return c.spoil(openaitest.Reply{Text: []string{"Let me see. "}, ToolCalls: calls})
 		}
 	}
-	text := fmt.Sprintf("answer %d to%s by somebody who knows %s end", r.N, openMarks(r.Messages),
-		strings.Join(slices.Compact(known), " "))
-	return c.spoil(say(text))
+	return c.spoil(say(fmt.Sprintf("answer %d to%s by somebody who knows %s end", r.N,
+		openMarks(r.Messages), words)))
 }
 
 // openMarks returns the marks of the messages since the last answer. A message that has answered a

@@ -16,6 +16,7 @@ import (
 type chaosChat struct {
 	at     bus.Address
 	secret string                          // a word that may be read only here
+	others int                             // number of messages without a mark since a /forget
 	exact  bool                            // nothing is ever seen twice
 	slash  string                          // after a command; "-": nobody uses commands
 	read   func() []string                 // what people see from the gateway
@@ -30,9 +31,11 @@ type chaosChat struct {
 type chaosSaying struct {
 	chat   *chaosChat
 	author int
+	secret string // the word of the chat at that time
 	id     string // on the platform, if the message can be edited
 	edited bool   // then the answer may name only the newest wording
 	edits  bool   // it is an edit of another message, which Discord can lose
+	erased bool   // a /forget came later
 }
 
 // connect connects the gateway to the platforms, and lets people into their chats: Ann and Bob on
@@ -45,11 +48,11 @@ func (c *chaos) connect() {
 	c.config, _, _ = strings.Cut(c.config, "[channels.")
 	for name, config := range map[string]string{"discord": discord, "whatsapp": whatsapp,
 		"telegram": openTelegram(c.telegram, c.url).config()} {
-		c.config += "[channels." + name + "]\n" + quiet + "\n" + config
+		c.config += "[channels." + name + "]\n" + quiet + "\nedit_interval = \"20ms\"\n" + config
 	}
 	c.configure("[tools.exec]\nowner = \"ask\"")
-	for i, chat := range c.chats {
-		chat.secret = fmt.Sprintf("secret%dx", i)
+	for _, chat := range c.chats {
+		c.renew(chat)
 	}
 }
 
@@ -144,6 +147,8 @@ func (c *chaos) act(n int) {
 			c.special(chat, k)
 		case k < 11:
 			c.decideOne()
+		case k < 13 && chat.ann == nil && len(chat.say) == 1:
+			c.forget(chat)
 		default:
 			c.speak(chat, author)
 		}
@@ -158,6 +163,7 @@ var chaosCommands = []string{"/stop", "/stop", "/new", "/usage", "/status", "/me
 func (c *chaos) next(s *chaosSaying) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	s.secret = s.chat.secret
 	c.said = append(c.said, s)
 	return fmt.Sprintf("please look at q%dz, %s", len(c.said)-1, s.chat.secret)
 }
@@ -175,13 +181,13 @@ func (c *chaos) command(chat *chaosChat, author int, text string) {
 	chat.say[author](strings.TrimSpace(name + chat.slash + " " + rest))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.others++
+	chat.others++
 }
 
 // remind makes a person ask for a reminder, which has a mark.
 func (c *chaos) remind(chat *chaosChat, author int) {
 	c.mu.Lock()
-	c.reminders = append(c.reminders, chat.at)
+	c.reminders = append(c.reminders, &chaosSaying{chat: chat})
 	text := fmt.Sprintf("/remind in 1s about r%dz", len(c.reminders)-1)
 	c.mu.Unlock()
 	c.command(chat, author, text)
@@ -202,7 +208,7 @@ func (c *chaos) special(chat *chaosChat, what int) {
 	case 5:
 		chat.ann.photos(c.next(&chaosSaying{chat: chat}), pixels(20), pixels(30))
 		if chat.album {
-			c.others++
+			chat.others++
 		}
 	case 6:
 		chat.ann.reply(old.id, c.next(&chaosSaying{chat: chat}))

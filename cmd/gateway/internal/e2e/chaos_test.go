@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"sync"
@@ -16,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"gateway/agent/pool"
-	"gateway/bus"
 	"gateway/store"
 )
 
@@ -49,14 +46,16 @@ type chaos struct {
 	arrive func()             // waits until everything has reached people
 	p      *process           // nil: no gateway runs
 	dead   *trial             // what killed processes have left
+	last   bool               // the last process runs
 
 	mu        sync.Mutex // guards the rest: the model and the platforms have goroutines of their own
 	rand      *rand.Rand
 	storm     bool           // faults happen
 	said      []*chaosSaying // a message's number is its index
-	others    int            // number of messages without a mark
-	lines     int            // number of commands that the model has run
-	reminders []bus.Address  // chats of reminders
+	words     int            // number of secret words
+	lines     []string       // the word of the chat in which the model has run a command
+	reminders []*chaosSaying // a reminder's number is its index
+	forgotten []string       // secret words of chats before a /forget
 	lost      map[string]int // how often a platform has hidden the outcome of a send, by text
 }
 
@@ -96,6 +95,7 @@ func (c *chaos) n(n int) int {
 // start starts a gateway. Its variables may make it end at a fault point.
 func (c *chaos) start(env ...string) {
 	c.t.Helper()
+	c.vary()
 	c.p = c.world.start(env...)
 }
 
@@ -194,22 +194,6 @@ func (c *chaos) stop() {
 	}
 }
 
-// reload changes the configuration, and sends SIGHUP, which ends a gateway that has just begun.
-func (c *chaos) reload() {
-	c.t.Helper()
-	modes := []pool.Mode{pool.Steer, pool.Followup, pool.Collect}
-	rules := []string{"ask", "allow"}
-	mode := fmt.Sprintf("queue_mode = %q", modes[c.n(len(modes))])
-	c.config = chaosMode.ReplaceAllString(c.config, mode)
-	c.configure(fmt.Sprintf("[tools.exec]\nowner = %q", rules[c.n(len(rules))]))
-	if c.isReady() {
-		_ = c.p.cmd.Process.Signal(syscall.SIGHUP) // it may have ended meanwhile
-	}
-}
-
-// chaosMode matches the queue mode in the configuration.
-var chaosMode = regexp.MustCompile(`queue_mode = "[a-z]*"`)
-
 // bury checks what a gateway that has ended has left.
 func (c *chaos) bury() {
 	c.t.Helper()
@@ -282,6 +266,7 @@ func (c *chaos) isSettled(open *[]openQuestion) (quiet bool) {
 // settle lets the gateway finish everything, stops it, and checks the results.
 func (c *chaos) settle() {
 	c.t.Helper()
+	c.last = true
 	if c.p == nil {
 		c.start()
 	}
