@@ -274,7 +274,7 @@ const stoppedMark = "… (stopped)"
 func (v *display) endStopped(ctx context.Context) time.Duration {
 	p := &v.preview
 	p.status = ""
-	shown := len(p.ids) > 0
+	noted := len(p.ids) > 0 || p.lost != ""
 	for {
 		n, text := v.stale(ctx, v.a.limits(v.to))
 		if n < 0 || n == len(p.ids) || p.failed {
@@ -291,7 +291,7 @@ func (v *display) endStopped(ctx context.Context) time.Duration {
 	if len(p.ids) > 0 && v.a.finisher != nil {
 		v.a.finisher.Finish(ctx, v.to, p.ids, nil)
 	}
-	if shown {
+	if noted {
 		err := v.r.db.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 			return v.r.outbox.ForgetPreview(tx, p.stream)
 		})

@@ -1,6 +1,7 @@
 package router_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -52,6 +53,32 @@ func TestStoppedAfterRestart(t *testing.T) {
 			w.wantRead(chatA, want...)
 			if n := w.rows("previews"); n != 0 {
 				t.Errorf("%d previews are noted after the end", n)
+			}
+		})
+	}
+}
+
+// A stopped answer whose first message may or may not have been sent leaves no row, also after a
+// restart.
+func TestStoppedUnsent(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			stop := w.start()
+			w.Fail(1, errors.New("no connection"))
+			w.show(chatA, "s", "hel")
+			w.sleep(2 * time.Second)
+			if n := w.rows("previews"); n != 1 {
+				t.Fatalf("%d previews are noted, want 1", n)
+			}
+			if restart {
+				stop()
+				w.start()
+			}
+			w.store(bus.OutboundMessage{To: chatA, Text: "I have stopped.", Stops: []string{"s"}})
+			w.sleep(2 * time.Second)
+			w.wantRead(chatA, "I have stopped.")
+			if n := w.rows("previews"); n != 0 {
+				t.Errorf("%d previews are noted after the end, want none", n)
 			}
 		})
 	}
