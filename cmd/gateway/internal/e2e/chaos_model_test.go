@@ -35,24 +35,24 @@ func (c *chaos) answer(r openaitest.Request) openaitest.Reply {
 		known = append(known, chaosSecret.FindAllString(m.Content, -1)...)
 	}
 	slices.Sort(known)
-	words := strings.Join(slices.Compact(known), " ")
+	words, marks := strings.Join(slices.Compact(known), " "), openMarks(r.Messages)
+	spoil := func(reply openaitest.Reply) openaitest.Reply { return c.spoil(reply, marks) }
 	last := r.Messages[len(r.Messages)-1]
 	// After empty answers, for example, the gateway asks for the answer without tools.
 	final := slices.ContainsFunc([]string{turn.AskAnswer, turn.AskSumUp, turn.AskLoop},
 		func(ask string) bool { return strings.Contains(last.Content, ask) })
 	if len(r.Tools) == 0 && !final {
-		return c.spoil(say("- there was talk of " + words))
+		return spoil(say("- there was talk of " + words))
 	}
 	if found := chaosReminder.FindStringSubmatch(last.Content); found != nil {
-		return c.spoil(say("this is reminder" + found[1]))
+		return spoil(say("this is reminder" + found[1]))
 	}
 	if !final {
 		if calls := c.useTools(r, words); len(calls) > 0 {
-			return c.spoil(openaitest.Reply{Text: []string{"Let me see. "}, ToolCalls: calls})
+			return spoil(openaitest.Reply{Text: []string{"Let me see. "}, ToolCalls: calls})
 		}
 	}
-	return c.spoil(say(fmt.Sprintf("answer %d to%s by somebody who knows %s end", r.N,
-		openMarks(r.Messages), words)))
+	return spoil(say(fmt.Sprintf("answer %d to%s by somebody who knows %s end", r.N, marks, words)))
 }
 
 // openMarks returns the marks of the messages since the last answer. A message that has answered a
@@ -78,8 +78,9 @@ func openMarks(messages []openaitest.Message) (marks string) {
 	return marks
 }
 
-// spoil makes a reply slow or fail, if faults happen.
-func (c *chaos) spoil(reply openaitest.Reply) openaitest.Reply {
+// spoil makes a reply to messages with some marks slow or fail, if faults happen. An empty reply to
+// a post is no fault: the agent may stay silent.
+func (c *chaos) spoil(reply openaitest.Reply, marks string) openaitest.Reply {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.storm {
@@ -104,7 +105,10 @@ func (c *chaos) spoil(reply openaitest.Reply) openaitest.Reply {
 	case 5:
 		reply.Fault = openaitest.Fault{ErrorAfter: 1 + c.rand.IntN(4)}
 	case 6:
-		reply.Text, reply.ToolCalls = nil, nil
+		isPost := func(n int) bool { return c.said[n].hook }
+		if !slices.ContainsFunc(marksIn(marks, chaosAnswered), isPost) {
+			reply.Text, reply.ToolCalls = nil, nil
+		}
 	}
 	return reply
 }

@@ -22,6 +22,8 @@ type chaosChat struct {
 	read   func() []string                 // what people see from the gateway
 	say    []func(text string) (id string) // one function for each person who writes here
 
+	hook       string       // whose posts are answered here; or ""
+	linked     bool         // its memory was shared with others of which that is true, too
 	ann        chatPlatform // its methods are about this chat; nil if it is not Ann's direct chat
 	interrupts bool         // a message may interrupt an answer
 	album      bool         // several photos are several messages
@@ -34,6 +36,7 @@ type chaosSaying struct {
 	secret string // the word of the chat at that time
 	id     string // on the platform, if the message can be edited
 	edited bool   // then the answer may name only the newest wording
+	hook   bool   // a program has posted it
 	edits  bool   // it is an edit of another message, which Discord can lose
 	erased bool   // a /forget came later
 }
@@ -50,6 +53,7 @@ func (c *chaos) connect() {
 		"telegram": openTelegram(c.telegram, c.url).config()} {
 		c.config += "[channels." + name + "]\n" + quiet + "\nedit_interval = \"20ms\"\n" + config
 	}
+	c.hooks()
 	c.configure("[tools.exec]\nowner = \"ask\"")
 	for _, chat := range c.chats {
 		c.renew(chat)
@@ -147,6 +151,10 @@ func (c *chaos) act(n int) {
 			c.special(chat, k)
 		case k < 11:
 			c.decideOne()
+		case k < 13 && chat.hook != "":
+			c.post(chat)
+		case k < 15 && chat.ann != nil:
+			c.relate(chat)
 		case k < 13 && chat.ann == nil && len(chat.say) == 1:
 			c.forget(chat)
 		default:

@@ -53,7 +53,9 @@ type chaos struct {
 	storm     bool           // faults happen
 	said      []*chaosSaying // a message's number is its index
 	words     int            // number of secret words
+	links     int            // how often two people were linked
 	lines     []string       // the word of the chat in which the model has run a command
+	posts     []*chaosPost
 	reminders []*chaosSaying // a reminder's number is its index
 	forgotten []string       // secret words of chats before a /forget
 	lost      map[string]int // how often a platform has hidden the outcome of a send, by text
@@ -96,7 +98,7 @@ func (c *chaos) n(n int) int {
 func (c *chaos) start(env ...string) {
 	c.t.Helper()
 	c.vary()
-	c.p = c.world.start(env...)
+	c.p = c.world.start(append(env, "GATEWAY_HTTP__LISTEN=127.0.0.1:0")...)
 }
 
 // wait waits until cond is true or the gateway has ended. It reports whether the gateway runs.
@@ -270,10 +272,13 @@ func (c *chaos) settle() {
 	if c.p == nil {
 		c.start()
 	}
+	c.setStorm(false)
+	c.postAll()
 	c.rest()
 	c.arrive()
 	c.stop()
 	c.check()
-	c.t.Logf("%d messages, %d kills; %d sends caught by a kill, %d hidden by the platform",
-		len(c.said), c.dead.kills, total(c.dead.caught), total(c.lost))
+	c.t.Logf("%d messages, %d posts, %d erasures, %d links, %d kills; %d sends caught by a kill, "+
+		"%d hidden by the platform", len(c.said), len(c.posts), len(c.forgotten), c.links,
+		c.dead.kills, total(c.dead.caught), total(c.lost))
 }

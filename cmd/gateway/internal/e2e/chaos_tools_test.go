@@ -77,7 +77,7 @@ func (c *chaos) decideAll(list []openQuestion) {
 	for _, q := range list {
 		c.decide(q, "/deny %s")
 		for _, chat := range c.chats {
-			if chat.at.String() == q.session {
+			if strings.HasPrefix(q.session+"#", chat.at.String()+"#") { // a hook's has a suffix
 				for author := range chat.say {
 					c.speak(chat, author)
 				}
