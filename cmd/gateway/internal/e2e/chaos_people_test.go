@@ -145,6 +145,8 @@ func (c *chaos) act(n int) {
 		switch k := c.n(20); {
 		case k < 2 && chat.slash != "-":
 			c.remind(chat, author)
+		case k == 3 && chat.album && c.n(2) == 0:
+			c.special(chat, k)
 		case k < 4 && chat.slash != "-":
 			c.command(chat, author, chaosCommands[c.n(len(chaosCommands))])
 		case k < 9 && chat.ann != nil:
@@ -211,6 +213,8 @@ func (c *chaos) special(chat *chaosChat, what int) {
 	}
 	old := mine[len(mine)-1-c.n(min(3, len(mine)))]
 	switch what {
+	case 3:
+		c.file(chat)
 	case 4:
 		chat.ann.photos(c.next(&chaosSaying{chat: chat}), pixels(20))
 	case 5:
@@ -224,4 +228,14 @@ func (c *chaos) special(chat *chaosChat, what int) {
 		old.edited = true
 		chat.ann.edit(old.id, c.next(&chaosSaying{chat: chat, edits: true, edited: true}))
 	}
+}
+
+// file makes Ann send a document or a voice message, which has no mark.
+func (c *chaos) file(chat *chaosChat) {
+	if c.n(2) == 0 {
+		chat.ann.file("notes.txt", "text/plain", []byte(chat.secret))
+	} else {
+		chat.ann.voice([]byte("OggS" + chat.secret))
+	}
+	chat.others++
 }

@@ -133,10 +133,11 @@ func (c *chaos) ended() bool {
 	}
 }
 
-// points are the fault points that a message or a tool call comes to.
+// points are the fault points that a message, a tool call or a task comes to.
 var points = []string{
 	"accepted", "perceived", "begun", "intended", "stepped", "finished", "sending", "sent",
-	"recorded", "delivered", "suspended", "continued", "granted",
+	"recorded", "delivered", "suspended", "continued", "granted", "scheduled", "noted", "compacted",
+	"archived", "merging", "erasing", "chored",
 }
 
 // round lets people act for a while, and ends or keeps the gateway.
