@@ -18,11 +18,11 @@ type chaosPost struct {
 	accepted        bool
 }
 
-// hooks adds a hook for each chat in which nobody erases anything. The first posts go into the
-// conversation of the chat, the others have a conversation of their own.
+// hooks adds a hook for each chat in which people use commands and nobody erases anything. The
+// posts go into the conversation of the chat, or have a conversation of their own.
 func (c *chaos) hooks() {
 	for i, chat := range c.chats {
-		if chat.ann == nil && len(chat.say) == 1 {
+		if chat.ann == nil && len(chat.say) == 1 || chat.slash == "-" {
 			continue
 		}
 		chat.hook = fmt.Sprint("h", i)

@@ -77,10 +77,15 @@ func (c *chaos) decideAll(list []openQuestion) {
 	for _, q := range list {
 		c.decide(q, "/deny %s")
 		for _, chat := range c.chats {
-			if strings.HasPrefix(q.session+"#", chat.at.String()+"#") { // a hook's has a suffix
-				for author := range chat.say {
-					c.speak(chat, author)
-				}
+			at := chat.at.String()
+			if strings.HasPrefix(q.session, at+"#@hook") { // only a command reaches it
+				c.command(chat, 0, fmt.Sprintf("/answer %s 1", q.code))
+			}
+			if q.session != at {
+				continue
+			}
+			for author := range chat.say {
+				c.speak(chat, author)
 			}
 		}
 	}
