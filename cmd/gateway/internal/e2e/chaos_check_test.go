@@ -256,7 +256,7 @@ func (c *chaos) checkChat(chat *chaosChat, answers []bus.OutboundMessage) {
 			order = append(order, text)
 		}
 	}
-	if order, promised = c.postsLast(order), c.postsLast(promised); !slices.Equal(order, promised) {
+	if !slices.Equal(c.postsLast(order), c.postsLast(promised)) {
 		c.t.Errorf("%s shows\n%q, want\n%q", chat.at, order, promised)
 	}
 	for text, n := range times {
