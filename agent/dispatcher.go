@@ -244,7 +244,7 @@ func (d *Dispatcher) route(ctx, work context.Context, r bus.Received, bound int)
 // handOut starts r if it is a command, or gives it to its session. A short voice message may be a
 // spoken command, so it is transcribed first.
 func (d *Dispatcher) handOut(ctx, work context.Context, r bus.Received, bound int) error {
-	r, ok, err := d.updateSender(ctx, r)
+	r, ok, err := senders{&d.Deps, d.opts.Logger}.update(ctx, r)
 	if err != nil || !ok {
 		return err
 	}

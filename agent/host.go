@@ -142,14 +142,15 @@ func newBackground(d *Dispatcher, estimates *prompt.Estimator) backgroundTasks {
 // newEnv returns the environment of d's turns, without the background tasks.
 func newEnv(d *Dispatcher) *turn.Env {
 	o := &d.opts
+	who := senders{&d.Deps, o.Logger}
 	calls := &modelcall.Calls{DB: d.DB, Outbox: d.Outbox, Ledger: o.Usage,
 		Owners: d.People, Observer: o.Observer, Estimates: new(prompt.Estimator),
-		Slots: make(chan struct{}, o.Slots), Now: o.Now, Payer: d.payer}
+		Slots: make(chan struct{}, o.Slots), Now: o.Now, Payer: who.payer}
 	e := &turn.Env{
 		Profile: turn.Profile{Name: o.Name, Workspace: o.WorkspacePath, Location: o.Location,
 			ToolTimeout: o.ToolTimeout, FormatHints: o.FormatHints},
 		DB: d.DB, Inbox: d.Inbox, Outbox: d.Outbox, Live: d.Live, Tools: d.Tools,
-		IsCurrent: d.isCurrent, Renew: d.renew,
+		Senders: who,
 		Attachments: &attachment.Loader{Media: d.Media, Extract: d.Extract,
 			Transcriber: d.Transcriber, Calls: calls, Logger: o.Logger},
 		Calls: calls, Jobs: d.Jobs,

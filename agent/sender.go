@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -14,24 +15,31 @@ import (
 // sender may have been forgotten: then nothing may be stored under that number any more. Or the
 // sender may have been unlinked: then that number is another person's. So the dispatcher checks
 // each message that it hands out, and each turn checks the messages that it claims. Such a message
-// keeps its place among those that wait for its session. A turn in a group goes on when its author is forgotten: then the payer of its usage changes.
+// keeps its place among those that wait for its session. A turn in a group goes on when its author
+// is forgotten: then the payer of its usage changes.
 
-// updateSender returns r with who its sender is now, if the sender's number is not theirs any more.
+// senders finds out who the senders of waiting messages are now.
+type senders struct {
+	*Deps
+	log *slog.Logger
+}
+
+// update returns r with who its sender is now, if the sender's number is not theirs any more.
 // ok is false if the sender may not write any more: then r is dropped.
-func (d *Dispatcher) updateSender(
+func (s senders) update(
 	ctx context.Context, r bus.Received,
 ) (_ bus.Received, ok bool, err error) {
-	now, ok, err := d.findSender(d.DB.Read(context.WithoutCancel(ctx)), &r.Message)
+	now, ok, err := s.find(s.DB.Read(context.WithoutCancel(ctx)), &r.Message)
 	if err != nil || now == nil {
 		return r, true, err
 	}
 	r.Message = *now
 	waiting := true
-	err = d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) (err error) {
+	err = s.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) (err error) {
 		switch {
 		case !ok:
-			if _, err = d.Inbox.Drop(tx, r.Seq); err == nil && !now.Group { // strangers leave no rows
-				_, err = d.Inbox.Erase(tx, now.From, r.Seq-1, r.Seq)
+			if _, err = s.Inbox.Drop(tx, r.Seq); err == nil && !now.Group { // strangers leave no rows
+				_, err = s.Inbox.Erase(tx, now.From, r.Seq-1, r.Seq)
 			}
 		case now.VoiceState != bus.Overheard: // otherwise the transcriber stores it
 			waiting, err = bus.StoreSender(tx, r)
@@ -41,36 +49,36 @@ func (d *Dispatcher) updateSender(
 	if err != nil {
 		return r, true, err
 	}
-	d.opts.Logger.InfoContext(ctx, "sender of a waiting message has changed", "seq", r.Seq,
+	s.log.InfoContext(ctx, "sender of a waiting message has changed", "seq", r.Seq,
 		"dropped", !ok)
 	if !ok {
-		d.Accounts.Dropped([]bus.InboundMessage{*now})
+		s.Accounts.Dropped([]bus.InboundMessage{*now})
 	}
 	return r, ok && waiting, nil
 }
 
-// renew implements [turn.Env.Renew].
-func (d *Dispatcher) renew(
+// Renew implements [turn.Senders].
+func (s senders) Renew(
 	ctx context.Context, r bus.Received,
 ) (now bus.Received, ok bool, err error) {
-	now, ok, err = d.updateSender(ctx, r)
+	now, ok, err = s.update(ctx, r)
 	return now, ok && now.Message.Person != r.Message.Person, err
 }
 
-// isCurrent reports whether m still belongs to the person whose number it has.
-func (d *Dispatcher) isCurrent(q store.Queryer, m *bus.InboundMessage) (bool, error) {
-	now, _, err := d.findSender(q, m)
+// IsCurrent implements [turn.Senders].
+func (s senders) IsCurrent(q store.Queryer, m *bus.InboundMessage) (bool, error) {
+	now, _, err := s.find(q, m)
 	return now == nil, err
 }
 
 // payer implements [modelcall.Calls.Payer]. Background tasks, which have no sender, don't outlive
 // the person.
-func (d *Dispatcher) payer(q store.Queryer, who budget.Spender) (budget.Spender, error) {
+func (s senders) payer(q store.Queryer, who budget.Spender) (budget.Spender, error) {
 	account, sender, ok := strings.Cut(who.Sender, "/")
 	if !ok {
 		return who, nil
 	}
-	now, _, err := d.findSender(q, &bus.InboundMessage{Person: who.Person,
+	now, _, err := s.find(q, &bus.InboundMessage{Person: who.Person,
 		From: bus.Address{Account: account}, Sender: bus.Sender{ID: sender}})
 	if now != nil {
 		who.Person = now.Person
@@ -78,32 +86,32 @@ func (d *Dispatcher) payer(q store.Queryer, who budget.Spender) (budget.Spender,
 	return who, err
 }
 
-// findSender returns m with the number and the role of who its sender is now, if the person whose
+// find returns m with the number and the role of who its sender is now, if the person whose
 // number m has was forgotten, or if the sender was unlinked from that person. Otherwise it returns
 // nil. ok reports whether the sender may still write.
-func (d *Dispatcher) findSender(
+func (s senders) find(
 	q store.Queryer, m *bus.InboundMessage,
 ) (now *bus.InboundMessage, ok bool, err error) {
 	before := m.Person
 	if before == 0 || m.Origin.Kind != bus.Person {
 		return nil, true, nil
 	}
-	known, err := d.People.Known(q, before)
+	known, err := s.People.Known(q, before)
 	if err != nil {
 		return nil, true, err
 	}
 	now = new(*m)
-	if ok, err = d.People.MayWrite(q, now); err != nil || now.Person == before {
+	if ok, err = s.People.MayWrite(q, now); err != nil || now.Person == before {
 		return nil, true, err
 	}
 	if known {
 		// The sender was unlinked, unless the gate still has a number from before a link, which is
 		// nobody's any more.
-		if known, err = d.People.Known(q, now.Person); !known || err != nil {
+		if known, err = s.People.Known(q, now.Person); !known || err != nil {
 			return nil, true, err
 		}
 	}
-	former, err := d.People.FormerIDs(q, now.Person)
+	former, err := s.People.FormerIDs(q, now.Person)
 	if err != nil || slices.Contains(former, before) {
 		return nil, true, err // a linked person: the next turn moves the memory
 	}

@@ -265,8 +265,8 @@ func (w *worker) Claimed(ctx context.Context, err error) {
 	}
 }
 
-// renew replaces the messages that could not be claimed because their sender has changed. The others
-// of gone leave the memory.
+// renew replaces the messages that could not be claimed because their sender has changed. The
+// others of gone leave the memory.
 func (w *worker) renew(ctx context.Context, gone turn.GoneError) {
 	if len(gone) == 0 {
 		return
@@ -284,8 +284,7 @@ func (w *worker) renew(ctx context.Context, gone turn.GoneError) {
 	}
 }
 
-// replaced returns list with now, which may be none, in the place of the message with the given
-// Seq.
+// replaced returns list with now, which may be none, instead of the message with the given Seq.
 func replaced(list []bus.Received, seq int64, now []bus.Received) []bus.Received {
 	i := slices.IndexFunc(list, func(r bus.Received) bool { return r.Seq == seq })
 	if i < 0 {
@@ -297,8 +296,8 @@ func replaced(list []bus.Received, seq int64, now []bus.Received) []bus.Received
 // renew returns r with who its sender is now, if it still waits for the session key. Otherwise it
 // returns none, and the dispatcher hands r out again if it waits for another session.
 func (pl *Pool) renew(ctx context.Context, key session.Key, r bus.Received) []bus.Received {
-	if pl.env.Renew != nil {
-		now, ok, err := pl.env.Renew(ctx, r)
+	if pl.env.Senders != nil {
+		now, ok, err := pl.env.Senders.Renew(ctx, r)
 		switch {
 		case err != nil:
 			pl.env.Logger.WarnContext(ctx, "message is handed out again", "seq", r.Seq, "err", err)
