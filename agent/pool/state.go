@@ -38,10 +38,11 @@ func (s *signals) Fail(err error) {
 // DueC returns a channel that receives when ReviewDue must be called.
 func (s *signals) DueC() <-chan struct{} { return s.due }
 
-// AgainC returns a channel that receives when the dispatcher must hand out what is not in memory.
+// AgainC returns a channel that receives when a waiting message has left the memory. The dispatcher
+// must then hand out such messages again.
 func (s *signals) AgainC() <-chan struct{} { return s.again }
 
-// handOutAgain makes the dispatcher hand out soon what is not in memory.
+// handOutAgain makes the dispatcher hand out soon the waiting messages that have left the memory.
 func (s *signals) handOutAgain() {
 	select {
 	case s.again <- struct{}{}:

@@ -205,7 +205,7 @@ func (s *dialer) attempt(ctx context.Context, ready readyFunc) (*link, error) {
 }
 
 // startLimit returns how long the start may take. It grows with each failure: npx and uvx first
-// install a program, and some of them begin anew if they are ended before.
+// install a program, and some begin anew if they are ended before that.
 func (s *dialer) startLimit() (limit time.Duration) {
 	if s.URL != "" {
 		return startTimeout

@@ -23,7 +23,7 @@ type chaosChat struct {
 	say    []func(text string) (id string) // one function for each person who writes here
 
 	hook       string       // whose posts are answered here; or ""
-	linked     bool         // its memory was shared with others of which that is true, too
+	linked     bool         // its memory may contain words of the other linked chats
 	ann        chatPlatform // its methods are about this chat; nil if it is not Ann's direct chat
 	interrupts bool         // a message may interrupt an answer
 	album      bool         // several photos are several messages
