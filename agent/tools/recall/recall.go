@@ -94,8 +94,8 @@ func readable(err error) error {
 	return err
 }
 
-// rememberArgs are the arguments of remember. The action pin uses only Key and Pinned. A Pinned of
-// nil keeps the pin of a fact that is replaced; for the action pin it means true.
+// rememberArgs are the arguments of remember. The action pin uses only Key and Pinned, and there a
+// Pinned of nil means true. A fact that is replaced keeps what the arguments leave out.
 type rememberArgs struct {
 	Action     string   `json:"action,omitempty" jsonschema:"pin; default set"`
 	Key        string   `json:"key"`
@@ -134,9 +134,11 @@ func (r memoryTools) set(space *memory.ScopedStore, a rememberArgs) (tool.Result
 		if err != nil {
 			return "", err
 		}
-		// Whoever corrects a value says nothing about the pin, so the fact keeps it.
 		next := fact
-		if next.Pinned = there && old.Pinned; a.Pinned != nil {
+		if there {
+			next = a.correct(old, fact)
+		}
+		if a.Pinned != nil {
 			next.Pinned = *a.Pinned
 		}
 		if err := space.Set(tx, next); err != nil {
@@ -148,6 +150,22 @@ func (r memoryTools) set(space *memory.ScopedStore, a rememberArgs) (tool.Result
 		}
 		return "Remembered.", nil
 	}}, nil
+}
+
+// correct returns the fact that replaces old. Whoever corrects a value says nothing about what the
+// call leaves out, so the fact keeps that.
+func (a rememberArgs) correct(old, fact memory.Fact) memory.Fact {
+	fact.Pinned = old.Pinned
+	if a.Importance == 0 {
+		fact.Importance = old.Importance
+	}
+	if a.Tags == nil {
+		fact.Tags = old.Tags
+	}
+	if a.Category == "" {
+		fact.Category = old.Category
+	}
+	return fact
 }
 
 // pin returns the change that pins or unpins a fact. The value of the fact stays.

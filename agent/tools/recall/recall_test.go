@@ -116,8 +116,12 @@ func TestActions(t *testing.T) {
 		{"remember", `{"action":"pin","key":"name of the dog"}`, "Pinned: it is in every prompt"},
 		{"recall", `{"action":"get","key":"name of the dog"}`, "- name of the dog: Bello (pets)\n" +
 			"set 2026-02-16, importance 4 of 5, tags [\"dog\"], pinned"},
-		{"remember", `{"key":"name of the dog","value":"Wuff","category":"pets"}`,
+		{"remember", `{"key":"name of the dog","value":"Wuff"}`,
 			"Remembered. It replaces\n- name of the dog: Bello (pets)"},
+		{"recall", `{"action":"get","key":"name of the dog"}`, "- name of the dog: Wuff (pets)\n" +
+			"set 2026-02-16, importance 4 of 5, tags [\"dog\"], pinned"},
+		{"remember", `{"key":"name of the dog","value":"Wuff","tags":[],"importance":3}`,
+			"Remembered."},
 		{"recall", `{"action":"get","key":"name of the dog"}`, "- name of the dog: Wuff (pets)\n" +
 			"set 2026-02-16, importance 3 of 5, pinned"},
 		{"remember", `{"action":"pin","key":"name of the dog","pinned":false}`, "Not pinned any more."},
