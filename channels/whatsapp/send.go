@@ -6,20 +6,17 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"go.mau.fi/whatsmeow"
 	"go.mau.fi/whatsmeow/proto/waE2E"
-	"go.mau.fi/whatsmeow/store"
 	"go.mau.fi/whatsmeow/types"
 
 	"gateway/bus"
 	"gateway/channels"
 	"gateway/channels/markup"
-	"gateway/channels/whatsapp/internal/sessionlock"
 )
 
 // Send implements [channels.Channel]. The message's id is derived from the part's key, and phones
@@ -206,64 +203,4 @@ func newMessageID(digits string) types.MessageID {
 func isOurs(id types.MessageID) bool {
 	digits, ok := strings.CutPrefix(id, whatsmeow.WebMessageIDPrefix)
 	return ok && len(digits) == 18 && newMessageID(digits[:14]) == id
-}
-
-// A sender sends messages, one at a time, as the client does.
-type sender struct {
-	client   *whatsmeow.Client
-	sessions store.SessionStore // to check what was encrypted
-	lock     *sessionlock.Lock  // of the sessions
-	acks     *acks
-	working  *activity     // of the session
-	turn     chan struct{} // held while a message is sent
-}
-
-// sendAgain is like send, for messages that are retried until WhatsApp accepts them. key identifies
-// the message.
-func (s *sender) sendAgain(
-	ctx context.Context, to types.JID, id types.MessageID, m *waE2E.Message, key string,
-) error {
-	err := s.send(ctx, to, id, m, s.acks.wait(key))
-	s.acks.record(key, err)
-	return err
-}
-
-// send sends a message and waits until WhatsApp has accepted it, up to the given time.
-func (s *sender) send(
-	ctx context.Context, to types.JID, id types.MessageID, m *waE2E.Message, wait time.Duration,
-) error {
-	return s.working.do(ctx, func() error {
-		select {
-		case s.turn <- struct{}{}: // the client's own lock ignores ctx
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		defer func() { <-s.turn }()
-		if err := s.post(ctx, to, id, m, wait); err != nil {
-			return classify(err)
-		}
-		return s.encrypted(ctx, to)
-	})
-}
-
-// encrypted returns an error unless a message for the person of a direct chat was encrypted for at
-// least one device. The client skips devices whose keys it could not get, even if that skips all of
-// them, and WhatsApp accepts a message for nobody.
-func (s *sender) encrypted(ctx context.Context, to types.JID) error {
-	if to.Server != types.HiddenUserServer {
-		return nil
-	}
-	devices, err := s.client.GetUserDevices(ctx, []types.JID{to}) // from the client's cache
-	if err != nil {
-		return err
-	}
-	for _, d := range devices {
-		if ok, err := s.sessions.HasSession(ctx, d.SignalAddress().String()); ok || err != nil {
-			return err
-		}
-	}
-	if len(devices) == 0 {
-		return fmt.Errorf("%w: this account has no devices any more", channels.ErrRefused)
-	}
-	return errors.New("the keys of the receiver are not available")
 }

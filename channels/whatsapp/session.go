@@ -74,6 +74,7 @@ func (c *Channel) newSession(h *openStorage, in channels.Intake) (*session, erro
 	s.sender = &sender{
 		client: client, sessions: h.device.Sessions, lock: h.sessionLock, acks: c.acks,
 		working: &s.working, turn: make(chan struct{}, 1),
+		keyless: recent.New[types.JID, bool](maxKeyless),
 	}
 	s.watch = time.AfterFunc(c.opts.Reconnect, func() {
 		s.end(errors.New("whatsapp: no connection for " + c.opts.Reconnect.String()))

@@ -445,25 +445,6 @@ func TestBothAtOnce(t *testing.T) {
 	}
 }
 
-// TestKeysNotToBeHad checks that a message that could not be encrypted for its recipient does
-// not count as sent.
-func TestKeysNotToBeHad(t *testing.T) {
-	t.Parallel()
-	w := start(t)
-	w.run()
-	w.server.FailKeys(1)
-	part := bus.Part{Key: "1", To: w.adas(), Text: "hello"}
-	if _, err := w.ch.Send(t.Context(), part); err == nil || errors.Is(err, channels.ErrRefused) {
-		t.Errorf("Send without keys = %v, want an error that may be tried again", err)
-	}
-	if _, err := w.ch.Send(t.Context(), part); err != nil {
-		t.Errorf("second Send = %v", err)
-	}
-	if got := w.seen(); !slices.Equal(got, []string{"hello"}) {
-		t.Errorf("Ada sees %q, want hello", got)
-	}
-}
-
 func TestSendErrors(t *testing.T) {
 	t.Parallel()
 	refused := func(err error) bool { return errors.Is(err, channels.ErrRefused) }
@@ -484,7 +465,10 @@ func TestSendErrors(t *testing.T) {
 		check      func(error) bool
 	}{
 		{"a stranger", w.ada.Chat(), 463, refused},
-		{"a bad address", w.ada.Chat(), 479, refused},
+		{"keys out of step", w.ada.Chat(), 479, again},
+		{"a person for some hours", w.ada.Chat(), 403, again},
+		{"a person for some hours", w.ada.Chat(), 405, again},
+		{"a person", w.ada.Chat(), 401, refused},
 		{"a server's trouble", w.ada.Chat(), 500, again},
 		{"an unknown code", w.ada.Chat(), 499, again},
 		{"no hidden id", stranger.Chat(), 0, refused},

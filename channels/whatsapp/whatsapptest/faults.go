@@ -19,6 +19,8 @@ type faults struct {
 	holdAcks     bool
 	heldAcks     []func() // functions that send them
 	failKeys     int
+	keyless      *device // whose keys the server does not return
+	quiet        bool    // clients don't hear of new devices
 	loginFailure *LoginFailure
 	mediaStatus  int
 	breakMedia   int
@@ -177,6 +179,19 @@ func (s *Server) DelayAcks(d time.Duration) { s.change(func() { s.ackDelay = d }
 
 // FailKeys makes the bot's next n requests for people's keys fail.
 func (s *Server) FailKeys(n int) { s.change(func() { s.failKeys = n }) }
+
+// WithholdKeys makes the server return no keys of the person's device, as for a device that has
+// none left. nil ends that.
+func (s *Server) WithholdKeys(p *Person) {
+	s.change(func() {
+		if s.keyless = nil; p != nil {
+			s.keyless = p.device
+		}
+	})
+}
+
+// HideNewDevices makes clients hear of new devices only if they ask, as if the news were lost.
+func (s *Server) HideNewDevices() { s.change(func() { s.quiet = true }) }
 
 // Sends returns how many messages of all clients were relayed.
 func (s *Server) Sends() int { return locked(s, func() int { return s.sends }) }

@@ -123,7 +123,7 @@ func (s *Server) bundle(u node) node {
 	j, _ := u.Attrs["jid"].(types.JID)
 	answer := node{Tag: "user", Attrs: attrs{"jid": j}}
 	d := s.deviceOf(j)
-	if d == nil {
+	if d == nil || d == s.keyless {
 		answer.Content = []node{{Tag: "error", Attrs: attrs{"code": "404", "text": "not-found"}}}
 		return answer
 	}

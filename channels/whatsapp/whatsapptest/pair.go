@@ -142,7 +142,7 @@ func (s *Server) addDevice(a *account, d *device) *device {
 // announce tells clients that a's list of devices has changed. The caller holds s.mu.
 func (s *Server) announce(a *account) {
 	for _, d := range s.byNoise {
-		if d.conn == nil || !d.conn.active {
+		if s.quiet || d.conn == nil || !d.conn.active {
 			continue // it asks again when it connects
 		}
 		d.conn.send(node{Tag: "notification", Attrs: attrs{"type": "devices", "from": a.lid,

@@ -72,6 +72,16 @@ func (s *Server) Owner(ctx context.Context) (*Person, error) {
 	return s.person(ctx, s.bot, n)
 }
 
+// Link returns the person with a further device.
+func (p *Person) Link(ctx context.Context) (*Person, error) {
+	s := p.s
+	s.mu.Lock()
+	s.lastUser++
+	n := s.lastUser
+	s.mu.Unlock()
+	return s.person(ctx, p.of, n)
+}
+
 // SetIdentity changes how the server names the person.
 func (p *Person) SetIdentity(as Identity) {
 	p.s.change(func() { p.of.byPhone, p.of.hidden = as != Known, as == NoLID })

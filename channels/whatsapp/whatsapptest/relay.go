@@ -112,13 +112,29 @@ func (c *conn) relay(n *node) {
 	for d, copied := range sent {
 		s.deliver(d, copied)
 	}
-	if hash, ok := n.Attrs["phash"].(string); ok && hash != s.deviceHash(c.device, to, g) {
+	if hash, ok := n.Attrs["phash"].(string); ok && hash != s.deviceHash(c.device, to, g) ||
+		!ok && s.misses(n, sent, to) {
 		ack["phash"] = s.deviceHash(c.device, to, g)
 	}
 	if n.Attrs["category"] != "peer" {
 		s.sends++
 	}
 	c.acknowledge(node{Tag: "ack", Attrs: ack})
+}
+
+// misses reports whether a message to a person was not encrypted for all of their devices. Only
+// messages in groups say for which devices their client has encrypted them. The caller holds s.mu.
+func (s *Server) misses(n *node, sent map[*device]node, to types.JID) bool {
+	a := s.accounts[to]
+	if _, ok := n.GetOptionalChildByTag("participants"); !ok || a == nil {
+		return false
+	}
+	for _, d := range a.devices {
+		if _, ok := sent[d]; !ok {
+			return true
+		}
+	}
+	return false
 }
 
 // copies returns the stanza that each device gets of a message. The caller holds s.mu.
