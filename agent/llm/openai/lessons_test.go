@@ -161,6 +161,56 @@ func TestShortIDsOfMistral(t *testing.T) {
 	}
 }
 
+// OpenAI's newer models take tools only without reasoning, which they do by default. An effort that
+// the configuration asks for is not changed: the error says what to do. See
+// https://github.com/laurent22/joplin/pull/16451.
+func TestToolsWithoutReasoning(t *testing.T) {
+	const message = "Function tools with reasoning_effort are not supported for gpt-6-astra in " +
+		"/v1/chat/completions. To use function tools, use /v1/responses or set reasoning_effort to 'none'."
+	for _, tt := range []struct {
+		effort  string
+		refused int
+	}{{"", 1}, {`"high"`, 2}} {
+		refused := 0
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			tools := strings.Contains(string(body), `"tools"`)
+			none := strings.Contains(string(body), `"reasoning_effort":"none"`)
+			if err != nil || tools != none {
+				refused++
+				w.WriteHeader(http.StatusBadRequest)
+				_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{
+					"message": message, "param": "reasoning_effort"}})
+				return
+			}
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprint(w, content("done")+"\n\ndata: [DONE]\n\n")
+		}))
+		opts := &Options{BaseURL: srv.URL, HTTP: srv.Client()}
+		if tt.effort != "" {
+			opts.Fields = map[string]json.RawMessage{"reasoning_effort": json.RawMessage(tt.effort)}
+		}
+		m := New("test", "astra", opts)
+		req := ask("look")
+		req.Tools = []llm.ToolSpec{{Name: "look", Schema: json.RawMessage(`{}`)}}
+		for range 2 {
+			text, _, err := collect(t.Context(), m, req)
+			if (err == nil) != (tt.effort == "") || err == nil && text != "done" {
+				t.Errorf("effort %q: got %q, %v", tt.effort, text, err)
+			}
+		}
+		if refused != tt.refused {
+			t.Errorf("effort %q: %d requests were refused, want %d", tt.effort, refused, tt.refused)
+		}
+		if tt.effort == "" { // without tools the model may reason
+			if text, _, err := collect(t.Context(), m, ask("think")); err != nil || text != "done" {
+				t.Errorf("without tools: got %q, %v", text, err)
+			}
+		}
+		srv.Close()
+	}
+}
+
 // OpenAI streams answers of some models only for organizations that it has verified. Others get
 // whole answers, which take longer than IdleTimeout. See
 // https://github.com/openai/codex/issues/1982.

@@ -106,6 +106,7 @@ const (
 	noStream                           // the account may not stream the model's answers
 	plainMessages                      // messages have only the fields of the protocol
 	mistral                            // it is a model of Mistral, see isMistral
+	noReasoning                        // with tools, reasoning must be switched off
 )
 
 var _ llm.Model = (*Model)(nil)

@@ -85,7 +85,8 @@ func (m *Model) body(req llm.Request) (outgoing, error) {
 		w.MaxTokens = req.MaxOutput
 	}
 	fields := m.think.of(req.Effort, m.fields)
-	if fields["reasoning_effort"] == nil && m.quirks.toolsWithoutReasoning && len(req.Tools) > 0 {
+	noReasons := m.quirks.toolsWithoutReasoning || lessons&noReasoning != 0
+	if fields["reasoning_effort"] == nil && noReasons && len(req.Tools) > 0 {
 		w.ReasoningEffort = "none"
 	}
 	frame, err := wire.WithFields(w, fields, 0, ownNames...)
@@ -153,6 +154,11 @@ func (m *Model) lessonOf(req llm.Request, err error) uint32 {
 	// The names of Azure's deployments and of a proxy's models need not tell what they are.
 	case req.MaxOutput > 0 && strings.Contains(words, "use 'max_completion_tokens' instead"):
 		return newLimit
+	// OpenAI's newer models reason by default, and their chat API then takes no tools. They have many
+	// names, on Azure and behind proxies, too.
+	case len(req.Tools) > 0 && strings.Contains(words, "set reasoning_effort to 'none'") &&
+		m.think.of(req.Effort, m.fields)["reasoning_effort"] == nil:
+		return noReasoning
 	// OpenAI wants to know who uses the newer models, but only if it streams their answers.
 	case strings.Contains(words, "must be verified to stream"):
 		return noStream
