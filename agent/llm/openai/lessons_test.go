@@ -161,12 +161,47 @@ func TestShortIDsOfMistral(t *testing.T) {
 	}
 }
 
+// A provider that wants its reasoning back says so once.
+func TestReasoningBackIsLearned(t *testing.T) {
+	for _, message := range []string{
+		// See https://github.com/NousResearch/hermes-agent/pull/24605.
+		`{"message":"Param Incorrect","type":"","code":"400",` +
+			`"param":"The reasoning_content in the thinking mode must be passed back to the API."}`,
+		`{"message":"thinking is enabled but reasoning_content is missing in assistant tool call ` +
+			`message at index 2","type":"invalid_request_error"}`,
+	} {
+		refused := 0
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			if err != nil || !strings.Contains(string(body), `"reasoning_content":"why not"`) {
+				refused++
+				w.WriteHeader(http.StatusBadRequest)
+				fmt.Fprintf(w, `{"error":%s}`, message)
+				return
+			}
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprint(w, content("done")+"\n\ndata: [DONE]\n\n")
+		}))
+		m := New("test", "mimo-v2.5-pro", &Options{BaseURL: srv.URL, HTTP: srv.Client()})
+		for range 2 {
+			if text, _, err := collect(t.Context(), m, conversation(nil)); err != nil || text != "done" {
+				t.Errorf("got %q, %v", text, err)
+			}
+		}
+		if refused != 1 {
+			t.Errorf("%d requests were refused, want 1", refused)
+		}
+		srv.Close()
+	}
+}
+
 // OpenAI's newer models take tools only without reasoning, which they do by default. An effort that
 // the configuration asks for is not changed: the error says what to do. See
 // https://github.com/laurent22/joplin/pull/16451.
 func TestToolsWithoutReasoning(t *testing.T) {
 	const message = "Function tools with reasoning_effort are not supported for gpt-6-astra in " +
-		"/v1/chat/completions. To use function tools, use /v1/responses or set reasoning_effort to 'none'."
+		"/v1/chat/completions. To use function tools, use /v1/responses or set reasoning_effort to " +
+		"'none'."
 	for _, tt := range []struct {
 		effort  string
 		refused int

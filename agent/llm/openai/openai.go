@@ -71,7 +71,8 @@ type Options struct {
 	MaxTokensField MaxTokensField // default depends on host and model id
 
 	// ReasoningBack makes the Model send a message's reasoning back to the provider. For DeepSeek
-	// and Moonshot, recognised by host and model id, it is always on.
+	// and Moonshot, recognised by host and model id, it is always on. It also begins when a provider
+	// refuses a request for the lack of the reasoning.
 	ReasoningBack bool
 
 	// Fields are added to each request, for example temperature. They do not replace fields that
@@ -107,6 +108,7 @@ const (
 	plainMessages                      // messages have only the fields of the protocol
 	mistral                            // it is a model of Mistral, see isMistral
 	noReasoning                        // with tools, reasoning must be switched off
+	reasoningBack                      // see Options.ReasoningBack
 )
 
 var _ llm.Model = (*Model)(nil)

@@ -159,6 +159,10 @@ func (m *Model) lessonOf(req llm.Request, err error) uint32 {
 	case len(req.Tools) > 0 && strings.Contains(words, "set reasoning_effort to 'none'") &&
 		m.think.of(req.Effort, m.fields)["reasoning_effort"] == nil:
 		return noReasoning
+	// Each year brings models that want this, such as Xiaomi's MiMo.
+	case !m.quirks.reasoningBack && strings.Contains(words, "reasoning_content") &&
+		wire.ContainsAny(words, "must be passed back", "is missing in assistant"):
+		return reasoningBack
 	// OpenAI wants to know who uses the newer models, but only if it streams their answers.
 	case strings.Contains(words, "must be verified to stream"):
 		return noStream
@@ -181,7 +185,7 @@ var unknownWords = []string{"unsupported", "not supported", "not permitted", "no
 // ownFields returns the names of the fields in messages of req that the protocol does not have.
 // Strict providers are behind proxies, too, whose addresses do not tell.
 func (m *Model) ownFields(req llm.Request) (names []string) {
-	if m.quirks.reasoningBack {
+	if m.wantsReasoning() {
 		names = append(names, "reasoning_content")
 	}
 	for _, msg := range req.Messages {
@@ -242,6 +246,11 @@ func (m *Model) messages(list []llm.Message) (system, rest []byte, err error) {
 	return system, rest, nil
 }
 
+// wantsReasoning reports whether the provider wants its reasoning back.
+func (m *Model) wantsReasoning() bool {
+	return m.quirks.reasoningBack || m.lessons.Load()&reasoningBack != 0
+}
+
 // isMistral reports whether m is one of Mistral's models. They need the bridge and short ids.
 func (m *Model) isMistral() bool {
 	return m.quirks.mistral || m.lessons.Load()&mistral != 0
@@ -251,7 +260,7 @@ func (m *Model) isMistral() bool {
 // a long conversation, and takes much less time than encoding a [wireMessage].
 func (m *Model) isPlain(msg *llm.Message) bool {
 	return len(msg.ToolCalls) == 0 && msg.ToolCallID == "" && len(msg.Images) == 0 &&
-		len(msg.Extra) == 0 && (msg.Role != llm.Assistant || !m.quirks.reasoningBack)
+		len(msg.Extra) == 0 && (msg.Role != llm.Assistant || !m.wantsReasoning())
 }
 
 // An outgoing is the body of a request in pieces. Requests share the pieces for the tools and the
@@ -318,7 +327,7 @@ func (m *Model) message(msg llm.Message, ids map[string]string) (any, error) {
 		}
 		w.ToolCalls = append(w.ToolCalls, entry)
 	}
-	if m.quirks.reasoningBack && !plain && msg.Role == llm.Assistant {
+	if m.wantsReasoning() && !plain && msg.Role == llm.Assistant {
 		// Another model or the gateway wrote a message without reasoning. Moonshot refuses a call
 		// whose reasoning is missing or empty, and DeepSeek any such message of a conversation with
 		// tools.

@@ -96,6 +96,10 @@ func (f *Failure) read(object map[string]json.RawMessage) {
 			f.Message = strings.TrimSpace(f.Message + " " + TextOf(raw))
 		}
 	}
+	// Xiaomi puts the message here. As a rule it is the name of a parameter.
+	if text := TextOf(object["param"]); strings.Contains(text, " ") {
+		f.Message = strings.TrimSpace(f.Message + " " + text)
+	}
 	for _, name := range []string{"code", "status"} {
 		if n, err := strconv.Atoi(TextOf(object[name])); err == nil && n < maxStatus {
 			f.Status = n
