@@ -269,22 +269,28 @@ func (v *display) stopPreviews(ctx context.Context, streams []string) time.Durat
 const stoppedMark = "… (stopped)"
 
 // endStopped ends the preview of a stopped answer. Its messages stay, without the status line and
-// with stoppedMark. If the answer only waits, its messages get no mark, and endStopped removes
-// those that show only a status. It returns how long to wait before the next call.
+// with stoppedMark. A draft would disappear, so its text becomes messages. If the answer only
+// waits, its messages get no mark, and endStopped removes those that show only a status. It returns
+// how long to wait before the next call.
 func (v *display) endStopped(ctx context.Context) time.Duration {
 	p := &v.preview
 	p.status = ""
-	noted := len(p.ids) > 0 || p.lost != ""
 	for {
-		n, text := v.stale(ctx, v.a.limits(v.to))
-		if n < 0 || n == len(p.ids) || p.failed {
+		limits := v.a.limits(v.to)
+		n, text := v.stale(ctx, limits)
+		if n < 0 || n == len(p.ids) && !p.drafted() || p.failed {
 			break
 		}
-		if wait := v.a.wait(v.to, v.r.now()); wait > 0 {
+		wait := v.a.wait(v.to, v.r.now())
+		if n == len(p.ids) {
+			wait = v.a.reserve(&v.c.reservation, v.to, limits, v.r.now())
+		}
+		if wait > 0 {
 			return wait
 		}
 		v.showText(ctx, n, text)
 	}
+	noted := len(p.ids) > 0 || p.lost != ""
 	if wait := v.removeSurplus(ctx); wait > 0 {
 		return wait
 	}
@@ -375,12 +381,19 @@ func (p *preview) pieces(l channels.Limits) []string {
 	return append(pieces[:last:last], text)
 }
 
+// drafted reports whether text was shown as a draft.
+func (p *preview) drafted() bool { return p.draft != "" && p.text != "" }
+
 // withStopMark returns the shown pieces with stoppedMark after the last.
 func (p *preview) withStopMark(pieces []string, l channels.Limits) []string {
-	pieces = slices.Clone(pieces[:min(len(pieces), len(p.ids))])
+	shown := len(p.ids)
+	if p.drafted() {
+		shown = len(pieces)
+	}
+	pieces = slices.Clone(pieces[:min(len(pieces), shown)])
 	last := len(pieces) - 1
 	switch {
-	case len(p.ids) == 0:
+	case shown == 0:
 		return nil
 	case last < 0: // the text of an earlier process is unknown
 		return []string{stoppedMark}

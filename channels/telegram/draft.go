@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"strconv"
+	"time"
 
 	"gateway/bus"
 	"gateway/channels"
@@ -23,7 +24,7 @@ func (c *Channel) Draft(ctx context.Context, to bus.Address, stream, text string
 			to, channels.ErrRefused)
 	}
 	o := &outgoing{to: to, method: "sendMessageDraft", field: "text", text: text}
-	o.params = map[string]string{"chat_id": to.Chat, "draft_id": draftID(stream)}
+	o.params = map[string]string{"chat_id": to.Chat, "draft_id": draftID(stream), "can_stop": "true"}
 	o.setHTML()
 	// sendMessageDraft does not have this parameter.
 	delete(o.params, "link_preview_options")
@@ -36,6 +37,20 @@ func (c *Channel) Draft(ctx context.Context, to bus.Address, stream, text string
 		c.noDrafts.Store(true)
 	}
 	return fmt.Errorf("telegram: draft to %s: %w", to, optional(err))
+}
+
+// stopped translates the press of the button that stops a draft. It stands for the command that the
+// person would otherwise type. It returns false if the draft is not in a private chat.
+func (r *receiver) stopped(s *stopped) (bus.InboundMessage, bool) {
+	if s.Chat.Type != "private" || s.Draft == 0 {
+		return bus.InboundMessage{}, false
+	}
+	who := user{ID: s.Chat.ID, First: s.Chat.First, Last: s.Chat.Last, Username: s.Chat.Username}
+	in := envelope(r.name, &message{Chat: s.Chat, Thread: s.Thread, InTopic: true})
+	in.ID = "stop" + strconv.FormatInt(s.Draft, 10)
+	in.Sender, in.Text, in.Addressed = who.sender(), "/stop", true
+	in.Time = time.Now().UTC() // Telegram doesn't send the time of the press
+	return in, true
 }
 
 // draftID returns a positive number that depends only on the stream. Telegram replaces the draft

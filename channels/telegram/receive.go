@@ -15,7 +15,8 @@ import (
 )
 
 // allowedUpdates are the kinds of updates that the gateway reads.
-const allowedUpdates = `["message","edited_message","callback_query","my_chat_member"]`
+const allowedUpdates = `["message","edited_message","callback_query","my_chat_member",` +
+	`"stopped_message_generation"]`
 
 // A receiver is the state of one call of Run.
 type receiver struct {
@@ -139,6 +140,8 @@ func (r *receiver) read(ctx context.Context, u *update) (bus.InboundMessage, boo
 		return r.edited(u.Edited)
 	case u.Callback != nil:
 		return r.pressed(u.Callback)
+	case u.Stopped != nil:
+		return r.stopped(u.Stopped)
 	case u.Member != nil:
 		r.noteMembership(ctx, u.Member)
 	}

@@ -132,6 +132,30 @@ func TestDraft(t *testing.T) {
 	}
 }
 
+// TestStopDraft checks that the button beside a draft stands for the command /stop, once per draft.
+func TestStopDraft(t *testing.T) {
+	api, c, _ := startWith(t, nil, telegram.Options{Drafts: true})
+	api.AddTopics(42, 7)
+	topic := bus.Address{Account: "tg", Chat: "42", Thread: "7"}
+	for _, to := range []bus.Address{topic, ada} {
+		if err := c.Draft(t.Context(), to, "of "+to.String(), "a"); err != nil {
+			t.Error(err)
+		}
+		api.StopDraft(42)
+	}
+	api.StopDraft(42) // pressed again
+	api.DeliverRaw(`"stopped_message_generation":{"chat":{"id":-5,"type":"group"},"draft_id":9}`)
+	api.DeliverRaw(`"stopped_message_generation":{"chat":{"id":42,"type":"private"}}`)
+	got := receive(t, api, c)
+	if len(got) != 2 || got[0].From != topic || got[1].From != ada {
+		t.Fatalf("received %+v", got)
+	}
+	want := bus.Sender{ID: "42", Name: "Ada", Username: "ada"}
+	if m := got[1]; m.Text != "/stop" || m.Sender != want || !m.Addressed || m.Group {
+		t.Errorf("received %+v", m)
+	}
+}
+
 func TestDraftRefused(t *testing.T) {
 	api, c, _ := startWith(t, &telegramtest.Options{Missing: []string{"sendMessageDraft"}},
 		telegram.Options{Drafts: true})

@@ -18,6 +18,7 @@ type (
 		Edited   *message  `json:"edited_message"`
 		Callback *callback `json:"callback_query"`
 		Member   *member   `json:"my_chat_member"`
+		Stopped  *stopped  `json:"stopped_message_generation"`
 	}
 
 	message struct {
@@ -65,6 +66,11 @@ type (
 		Type  string `json:"type"` // "private", "group", "supergroup" or "channel"
 		Title string `json:"title"`
 
+		// Names of the person in a private chat.
+		First    string `json:"first_name"`
+		Last     string `json:"last_name"`
+		Username string `json:"username"`
+
 		// The chat is a supergroup in which people write to a channel, each in a topic that only they
 		// and the administrators see.
 		Direct bool `json:"is_direct_messages"`
@@ -97,6 +103,13 @@ type (
 		From    user     `json:"from"`
 		Message *message `json:"message"` // an old one has only chat and id
 		Data    string   `json:"data"`
+	}
+
+	// A stopped reports that the person of a private chat has stopped a draft.
+	stopped struct {
+		Chat   chat  `json:"chat"`
+		Thread int64 `json:"message_thread_id"`
+		Draft  int64 `json:"draft_id"`
 	}
 
 	// A member reports a change of the bot's own membership in a chat. From has made the change.

@@ -2,6 +2,7 @@ package telegramtest
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -68,6 +69,8 @@ type Draft struct {
 	Thread int
 	Text   string // after parsing
 	Source string // as the bot sent it
+
+	canStop bool // it has a button that stops it
 }
 
 // Drafts returns all states of drafts in a direct chat, oldest first.
@@ -85,6 +88,25 @@ func (s *Server) Drafting(chatID int64) string {
 		return c.drafts[len(c.drafts)-1].Text
 	}
 	return ""
+}
+
+// StopDraft presses the button that stops the visible draft of a chat. It panics if there is none.
+func (s *Server) StopDraft(chatID int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.chats[chatID]
+	if !c.drafting || !c.drafts[len(c.drafts)-1].canStop {
+		panic(fmt.Sprintf("telegramtest: no draft to stop in chat %d", chatID))
+	}
+	last := c.drafts[len(c.drafts)-1]
+	who := s.user(chatID)
+	update := map[string]any{"draft_id": last.ID, "chat": map[string]any{"id": c.id, "type": c.kind,
+		"first_name": who.First, "username": who.Username}}
+	if last.Thread != 0 {
+		update["message_thread_id"] = last.Thread
+	}
+	s.enqueue("stopped_message_generation", marshal(update, nil), nil, 0)
+	s.changed.Notify()
 }
 
 // sendMessageDraft shows a draft. s.mu is held.
@@ -106,6 +128,7 @@ func (s *Server) sendMessageDraft(c call) reply {
 	}
 	ch.drafts = append(ch.drafts, Draft{
 		ID: id, Thread: c.int("message_thread_id"), Text: text, Source: c.params.Get("text"),
+		canStop: c.params.Get("can_stop") == "true",
 	})
 	ch.drafting = true
 	return reply{result: true}

@@ -249,7 +249,7 @@ var parameters = map[string]string{
 	"sendAudio":           common + "audio caption parse_mode duration",
 	"sendDocument":        common + "document caption parse_mode",
 	"sendRichMessage":     common + "rich_message",
-	"sendMessageDraft":    "chat_id message_thread_id draft_id text parse_mode",
+	"sendMessageDraft":    "chat_id message_thread_id draft_id text parse_mode can_stop",
 	"editMessageText":     "chat_id message_id text parse_mode link_preview_options rich_message",
 	"deleteMessage":       "chat_id message_id",
 	"leaveChat":           "chat_id",

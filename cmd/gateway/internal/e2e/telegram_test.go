@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -72,6 +73,31 @@ func TestDrafts(t *testing.T) {
 	}
 	if list := w.telegram.History(groupID); len(list) != 1 || list[0].Edits == 0 {
 		t.Errorf("the group has %+v, want one message that grew", list)
+	}
+}
+
+// TestStopDraft checks that the button that Telegram shows beside a draft stops the answer.
+func TestStopDraft(t *testing.T) {
+	t.Parallel()
+	var w *world
+	w = newWorld(t, worldOptions{answer: func(r openaitest.Request) openaitest.Reply {
+		if !strings.HasSuffix(lastText(r), "slowly") {
+			return answerConversations(r)
+		}
+		return openaitest.Reply{Text: []string{"the beginning ", "and the end"}, Hold: func(int) {
+			w.holdUntil("the word of its end", func() bool { return len(w.texts(annID)) > 1 })
+		}}
+	}, channel: "access = \"open\"\nrate_limit = \"off\"\nedit_interval = \"20ms\"\ndrafts = true"})
+	w.run()
+	w.telegram.Say(annID, annID, "slowly")
+	w.await("a draft", func() bool { return w.telegram.Drafting(annID) != "" })
+	w.telegram.StopDraft(annID)
+	w.await("the word of its end", func() bool { return len(w.texts(annID)) > 1 })
+	w.telegram.Say(annID, annID, "next")
+	w.await("the next answer", func() bool { return heard(w, annID, "next") })
+	want := []string{"the beginning … (stopped)", "Stopped.", "you said next"}
+	if got := w.texts(annID); !slices.Equal(got, want) {
+		t.Errorf("the chat shows %q, want %q", got, want)
 	}
 }
 
