@@ -228,15 +228,27 @@ type Reader interface {
 type Pairer interface {
 	// Pair links the account. It must not be called while Run runs. With a phone number (digits
 	// with the country code) the person types a code into the phone. Without one the phone scans a
-	// QR code. Codes expire, so Pair may call show several times, each time with a new code.
+	// QR code. Codes expire, so Pair may call show several times, each time with a new code. show
+	// must not block.
 	Pair(ctx context.Context, phone string, show func(PairingCode)) error
 }
 
-// A PairingCode links an account. Either QR or Phone is set.
+// A PairingCode is a step of linking an account. One of the texts is set.
 type PairingCode struct {
-	QR      string // content of the QR code
-	Phone   string // code to type into the phone
+	QR    string // content of the QR code
+	Phone string // code to type into the phone
+
+	// Challenge is for the account's passkey: the options of a WebAuthn request, as JSON.
+	Challenge string
+
+	// Compare is a code that the phone shows, too. The person answers anything if it is the same.
+	Compare string
+
 	Expires time.Time
+
+	// Answer passes on the person's answer to Challenge, which is the credential as JSON, or to
+	// Compare. It returns an error for people if the text can't be the answer.
+	Answer func(text string) error
 }
 
 // An Eraser is a [Channel] that stores data about people in files of its own.

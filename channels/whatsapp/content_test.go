@@ -232,7 +232,7 @@ func TestPairFailures(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]bool)
 	for _, evt := range []any{
-		&events.QRScannedWithoutMultidevice{}, &events.PairPasskeyRequest{},
+		&events.QRScannedWithoutMultidevice{}, &events.PairPasskeyError{Error: errLate},
 		&events.PairError{Error: channels.ErrRefused}, &events.ClientOutdated{},
 		&events.TemporaryBan{Code: 101}, &events.ConnectFailure{Reason: 400},
 		&events.CATRefreshError{}, &events.Disconnected{},
@@ -243,6 +243,31 @@ func TestPairFailures(t *testing.T) {
 			continue
 		}
 		seen[err.Error()] = true
+	}
+}
+
+// TestCompareCode checks that a code is compared only if WhatsApp does not know who has scanned the
+// QR code.
+func TestCompareCode(t *testing.T) {
+	t.Parallel()
+	var shown []channels.PairingCode
+	p := &pairing{answers: make(chan *types.WebAuthnResponse, 1),
+		show: func(c channels.PairingCode) { shown = append(shown, c) }}
+	p.compare(&events.PairPasskeyConfirmation{Code: "ABCD-EFGH", SkipHandoffUX: true})
+	if a := <-p.answers; a != nil || len(shown) != 0 {
+		t.Errorf("got the answer %v, shown are %v", a, shown)
+	}
+	p.compare(&events.PairPasskeyConfirmation{Code: "ABCD-EFGH"})
+	if len(shown) != 1 || shown[0].Compare != "ABCD-EFGH" || len(p.answers) != 0 {
+		t.Fatalf("shown are %v, %d answers wait", shown, len(p.answers))
+	}
+	for range 2 { // a second answer must not block
+		if err := shown[0].Answer(""); err != nil {
+			t.Error(err)
+		}
+	}
+	if a := <-p.answers; a != nil || len(p.answers) != 0 {
+		t.Errorf("got the answer %v, %d more wait", a, len(p.answers))
 	}
 }
 

@@ -85,6 +85,69 @@ func TestPairByPhoneCode(t *testing.T) {
 	accountError(t, w.pair(""), "already linked, as +15550000001")
 }
 
+// pairWithPasskey links the world's channel with a QR code and the passkey of the account. sign
+// answers the challenge.
+func (w *world) pairWithPasskey(sign func(challenge string) string) error {
+	ctx, cancel := contextWithPatience(w.t)
+	defer cancel()
+	w.server.RequirePasskey()
+	return w.ch.Pair(ctx, "", func(code channels.PairingCode) {
+		var err error
+		switch {
+		case code.QR != "":
+			err = w.server.Scan(code.QR)
+		case code.Challenge != "":
+			if code.Answer("hello") == nil || code.Answer(`{"rawId":"YQ"}`) == nil {
+				w.t.Error("a text that is no answer of a passkey was accepted")
+			}
+			err = code.Answer("  " + sign(code.Challenge) + "\n")
+		default:
+			w.t.Errorf("the person sees %+v", code)
+		}
+		if err != nil {
+			w.t.Error(err)
+		}
+	})
+}
+
+// TestPairByPasskey checks a link that WhatsApp wants to be confirmed with the account's passkey.
+func TestPairByPasskey(t *testing.T) {
+	t.Parallel()
+	w := unlinked(t, whatsapp.Options{})
+	err := w.pairWithPasskey(func(challenge string) string {
+		answer, err := whatsapptest.SignChallenge(challenge)
+		if err != nil {
+			t.Error(err)
+		}
+		return answer
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := w.server.Devices(); n != 1 {
+		t.Errorf("%d devices are linked, want 1", n)
+	}
+	w.run()
+	w.reported("connected as +15550000001")
+}
+
+// TestPasskeyRefused checks that the answer to another challenge links nothing.
+func TestPasskeyRefused(t *testing.T) {
+	t.Parallel()
+	w := unlinked(t, whatsapp.Options{})
+	err := w.pairWithPasskey(func(string) string {
+		answer, err := whatsapptest.SignChallenge(`{"challenge":"YQ","rpId":"whatsapp.com"}`)
+		if err != nil {
+			t.Error(err)
+		}
+		return answer
+	})
+	accountError(t, err, "did not accept the passkey")
+	if n := w.server.Devices(); n != 0 {
+		t.Errorf("%d devices are linked, want none", n)
+	}
+}
+
 func TestPairRefused(t *testing.T) {
 	t.Parallel()
 	w := unlinked(t, whatsapp.Options{})

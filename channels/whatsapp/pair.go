@@ -3,11 +3,15 @@ package whatsapp
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"strings"
 	"time"
 
 	"go.mau.fi/whatsmeow"
+	"go.mau.fi/whatsmeow/types"
 	"go.mau.fi/whatsmeow/types/events"
 
 	"gateway/channels"
@@ -58,7 +62,8 @@ func (c *Channel) Pair(
 			device.GetJID().User + ". To link another one, remove it on the phone first " +
 			"(Settings, Linked devices)."}
 	}
-	p := &pairing{c: c, phone: phone, show: show, events: make(chan any, 16)}
+	p := &pairing{c: c, phone: phone, show: show, events: make(chan any, 16),
+		answers: make(chan *types.WebAuthnResponse, 1)}
 	if p.wire, err = newWire(c.opts.Transport, c.opts.BaseURL); err != nil {
 		return err
 	}
@@ -86,6 +91,9 @@ type pairing struct {
 	wire   *wire
 	client *whatsmeow.Client
 	events chan any // events of the client that show the progress
+
+	// answers receives the person's answer to a challenge, and nil for an answer to a code to compare.
+	answers chan *types.WebAuthnResponse
 }
 
 // handle handles an event of the client. It leaves messages to Run: WhatsApp delivers
@@ -126,8 +134,21 @@ func (p *pairing) run(ctx, life context.Context) error {
 				return pairingExpired()
 			}
 			p.showQR(&codes, next, laterCode)
+		case answer := <-p.answers:
+			next.Reset(passkeyWait)
+			if err := p.answerPasskey(ctx, answer); err != nil {
+				return err
+			}
 		case evt := <-p.events:
 			switch e := evt.(type) {
+			case *events.PairPasskeyRequest:
+				codes = nil
+				if err := p.askPasskey(e.PublicKey, next); err != nil {
+					return err
+				}
+			case *events.PairPasskeyConfirmation:
+				next.Reset(passkeyWait)
+				p.compare(e)
 			case *events.QR:
 				codes = e.Codes
 				if err := p.begin(ctx, &codes, next); err != nil {
@@ -200,9 +221,8 @@ func failure(evt any) error {
 	case *events.QRScannedWithoutMultidevice:
 		return &channels.AccountError{Reason: "WhatsApp on the phone is too old to link devices. " +
 			"Update it, then try again."}
-	case *events.PairPasskeyRequest, *events.PairPasskeyConfirmation, *events.PairPasskeyError:
-		return &channels.AccountError{Reason: "WhatsApp asks for a passkey, which the gateway " +
-			"does not have. Link it the other way: by phone code instead of QR code, or the reverse."}
+	case *events.PairPasskeyError:
+		return passkeyFailed(e.Error)
 	case *events.PairError:
 		return fmt.Errorf("whatsapp: pair: %w", e.Error)
 	case events.PermanentDisconnect:
@@ -215,6 +235,104 @@ func failure(evt any) error {
 // valid.
 func pairingExpired() error {
 	return &channels.AccountError{Reason: "Nobody has linked the account in time. Try again."}
+}
+
+// WhatsApp wants many accounts to confirm a link with their passkey. Only a browser can use it, on
+// WhatsApp's own page, so the person carries the challenge there and the answer back.
+
+// passkeyWait is the time limit for WhatsApp and the phone after an answer of the person.
+const passkeyWait = 2 * time.Minute
+
+// askPasskey shows the challenge for the account's passkey.
+func (p *pairing) askPasskey(options *types.WebAuthnPublicKey, next *time.Timer) error {
+	challenge, err := challengeJSON(options)
+	if err != nil {
+		return passkeyFailed(err)
+	}
+	life := time.Duration(options.Timeout) * time.Millisecond
+	if life <= 0 {
+		life = 5 * time.Minute
+	}
+	next.Reset(life)
+	p.show(channels.PairingCode{Challenge: challenge, Expires: time.Now().Add(life),
+		Answer: func(text string) error {
+			answer := new(types.WebAuthnResponse)
+			err := json.Unmarshal([]byte(strings.TrimSpace(text)), answer)
+			if err != nil || len(answer.RawID) == 0 || len(answer.Response.Signature) == 0 {
+				return errors.New(`this is not the answer of a passkey, which begins with { and ends with }`)
+			}
+			p.pass(answer)
+			return nil
+		}})
+	return nil
+}
+
+// challengeJSON returns options as a browser's parseRequestOptionsFromJSON takes them: without
+// fields that are null.
+func challengeJSON(options *types.WebAuthnPublicKey) (string, error) {
+	full, err := json.Marshal(options)
+	if err != nil {
+		return "", err
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(full, &fields); err != nil {
+		return "", err
+	}
+	dropNull(fields)
+	list, _ := fields["allowCredentials"].([]any)
+	for _, one := range list {
+		if credential, ok := one.(map[string]any); ok {
+			dropNull(credential)
+		}
+	}
+	challenge, err := json.Marshal(fields)
+	return string(challenge), err
+}
+
+// dropNull removes the fields that are nil.
+func dropNull(fields map[string]any) {
+	maps.DeleteFunc(fields, func(_ string, v any) bool { return v == nil })
+}
+
+// pass hands an answer to run. Further answers are dropped until run has taken it.
+func (p *pairing) pass(answer *types.WebAuthnResponse) {
+	select {
+	case p.answers <- answer:
+	default:
+	}
+}
+
+// compare shows the code that the phone shows, too, unless WhatsApp knows that it is the same
+// person.
+func (p *pairing) compare(e *events.PairPasskeyConfirmation) {
+	if e.SkipHandoffUX {
+		p.pass(nil)
+		return
+	}
+	p.show(channels.PairingCode{Compare: e.Code, Expires: time.Now().Add(passkeyWait),
+		Answer: func(string) error {
+			p.pass(nil)
+			return nil
+		}})
+}
+
+// answerPasskey sends WhatsApp the person's answer, or the confirmation if it is nil.
+func (p *pairing) answerPasskey(ctx context.Context, answer *types.WebAuthnResponse) (err error) {
+	if answer == nil {
+		err = p.client.SendPasskeyConfirmation(ctx)
+	} else {
+		err = p.client.SendPasskeyResponse(ctx, answer)
+	}
+	if err != nil && ctx.Err() == nil {
+		return passkeyFailed(err)
+	}
+	return err
+}
+
+// passkeyFailed returns the error for a passkey that did not link the account.
+func passkeyFailed(err error) error {
+	return &channels.AccountError{Reason: "WhatsApp did not accept the passkey (" +
+		channels.Clean(err.Error(), 200) + "). Try again, within five minutes after the scan."}
 }
 
 // awaitRestart waits until the new device is connected for the first time; WhatsApp makes it

@@ -27,6 +27,7 @@ type faults struct {
 	sends        int
 	groupQueries int
 	refuseLeave  int
+	wantPasskey  bool
 }
 
 // A LoginFailure says why a client may not log in.

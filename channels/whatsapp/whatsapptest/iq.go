@@ -58,6 +58,7 @@ func (c *conn) iq(n *node) {
 		}})
 	case space == "md" && child.Tag == "link_code_companion_reg":
 		c.linkCode(n, child)
+	case space == "md" && c.passkeyQuery(n, child):
 	default:
 		s.violate("unknown query %s/%s", space, child.Tag)
 		c.refuse(n, 501, "feature-not-implemented")

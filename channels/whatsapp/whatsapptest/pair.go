@@ -80,6 +80,9 @@ func (s *Server) Scan(qr string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.changed.Notify()
+	if s.wantPasskey {
+		return s.askPasskey([32]byte(key[0]), key[2])
+	}
 	return s.link([32]byte(key[0]), key[1], key[2])
 }
 

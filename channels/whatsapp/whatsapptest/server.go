@@ -62,6 +62,7 @@ type Server struct {
 	accounts   map[types.JID]*account // by phone and by hidden id
 	byNoise    map[[32]byte]*device
 	unpaired   map[[32]byte]*conn
+	passkey    *passkeyLink             // the link that must be confirmed, or nil
 	codes      map[string]*phonePairing // by ref
 	conns      map[*conn]bool
 	groups     map[types.JID]*group

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -127,7 +129,8 @@ func pairCommand(load app.Loader) *cobra.Command {
 		Short: "Link a WhatsApp account with a phone",
 		Long: `Link a WhatsApp account with a phone. The command shows a QR code. On the phone, open
 WhatsApp, then Linked devices, then Link a device, and scan the code. With --phone the command shows
-a code to type in instead. A running gateway then connects the account by itself.`,
+a code to type in instead. For many accounts WhatsApp also wants their passkey; then the command
+says how to use it with a browser. A running gateway then connects the account by itself.`,
 		Args: cobra.ExactArgs(1),
 	}, func(cmd *cobra.Command, cfg *config.Config, args []string) error {
 		// The other accounts may have secrets that this shell lacks.
@@ -147,7 +150,7 @@ a code to type in instead. A running gateway then connects the account by itself
 		if err := os.MkdirAll(cfg.Gateway.Home, 0o700); err != nil {
 			return app.NewHomeError(cfg.Gateway.Home, err)
 		}
-		return Pair(cmd.Context(), p, cmd.OutOrStdout(), phone, file)
+		return Pair(cmd.Context(), p, cmd.InOrStdin(), cmd.OutOrStdout(), phone, file)
 	})
 	cmd.Flags().StringVar(&phone, "phone", "",
 		"phone number with the country's code: show a code to type in instead of a QR code")
@@ -180,7 +183,7 @@ func setupCommand(found app.Loader) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return Pair(ctx, p, out, phone, "")
+			return Pair(ctx, p, os.Stdin, out, phone, "")
 		},
 	})
 }
@@ -206,8 +209,11 @@ func Pairer(cfg *config.Config, name string) (channels.Pairer, error) {
 
 // Pair links an account and prints the instructions for the person with the phone. phone is a
 // number with the country's code, or "" for a QR code. If file is not "", each QR code is also
-// written there, as a PNG image. WhatsApp replaces the code several times until one is used.
-func Pair(ctx context.Context, p channels.Pairer, out io.Writer, phone, file string) error {
+// written there, as a PNG image. WhatsApp replaces the code several times until one is used. The
+// person's answers come from in, a line each.
+func Pair(
+	ctx context.Context, p channels.Pairer, in io.Reader, out io.Writer, phone, file string,
+) error {
 	if hint := trunkZero(phone); hint != "" {
 		if _, err := fmt.Fprintln(out, hint); err != nil {
 			return err
@@ -216,8 +222,13 @@ func Pair(ctx context.Context, p channels.Pairer, out io.Writer, phone, file str
 	// show can't end the pairing, and somebody may still use a code that was shown. So the first
 	// error of show is reported at the end.
 	var failed error
+	answers := &answerer{lines: bufio.NewScanner(in), out: out}
 	err := p.Pair(ctx, digits(phone), func(c channels.PairingCode) {
-		if err := show(out, c, file); err != nil && failed == nil {
+		err := show(out, c, file)
+		if c.Answer != nil {
+			go answers.read(c.Answer)
+		}
+		if err != nil && failed == nil {
 			failed = err
 		}
 	})
@@ -299,8 +310,16 @@ func digits(s string) string {
 // show prints a pairing code, or writes it into a file. It replaces an earlier code.
 func show(out io.Writer, c channels.PairingCode, file string) error {
 	until := c.Expires.Local().Format(time.TimeOnly)
-	if c.Phone != "" {
+	switch {
+	case c.Phone != "":
 		_, err := fmt.Fprintf(out, "Type this into the phone, until %s: %s\n", until, c.Phone)
+		return err
+	case c.Challenge != "":
+		_, err := fmt.Fprintf(out, passkeyText, until, fmt.Sprintf(passkeyLine, c.Challenge))
+		return err
+	case c.Compare != "":
+		_, err := fmt.Fprintf(out, "If the phone shows the code %s, press Enter here, until %s. "+
+			"Otherwise press Ctrl-C.\n", c.Compare, until)
 		return err
 	}
 	// The lowest level of error correction gives the smallest code, which has to fit on a terminal.
@@ -317,6 +336,47 @@ func show(out io.Writer, c channels.PairingCode, file string) error {
 	}
 	_, err = fmt.Fprintf(out, "%s\nScan this with the phone, until %s.\n", blocks(code), until)
 	return err
+}
+
+// passkeyText tells a person how to answer the challenge of a passkey. The arguments are the time
+// and the line. Only on WhatsApp's own page does the browser offer the passkey.
+const passkeyText = `
+WhatsApp asks for the passkey of the account. You have until %s, and best do it within five minutes:
+
+1. On a computer, open https://web.whatsapp.com in a browser. Do not log in there.
+2. Press F12 and choose the console. If it does not let you paste, type: allow pasting
+3. Paste this line there, press Enter, and confirm with the passkey. If it is on the phone, choose
+   the phone and scan the code that the browser shows.
+
+%s
+
+4. Copy the answer, which begins with { and ends with }, paste it here, and press Enter. The link
+   then takes up to a minute.
+`
+
+// passkeyLine is a line of JavaScript that prints the answer of a passkey to a challenge.
+const passkeyLine = "navigator.credentials.get({publicKey:" +
+	"PublicKeyCredential.parseRequestOptionsFromJSON(%s)}).then(c=>console.log(JSON.stringify(c)))"
+
+// An answerer reads a person's answers.
+type answerer struct {
+	mu    sync.Mutex // held by the question that reads
+	lines *bufio.Scanner
+	out   io.Writer
+}
+
+// read reads lines until answer accepts one. The process may end first.
+func (a *answerer) read(answer func(string) error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for a.lines.Scan() {
+		err := answer(a.lines.Text())
+		if err == nil {
+			return
+		}
+		_, _ = fmt.Fprintf(a.out, "%v. Paste it again:\n", err)
+	}
+	_, _ = fmt.Fprintln(a.out, "There is no input to read the answer from: run this in a terminal.")
 }
 
 const quietZone = 2 // modules around a QR code; the standard wants four, but two are enough

@@ -38,7 +38,7 @@ func TestPairZero(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		p := &linked{}
-		if err := Pair(t.Context(), p, &out, tt.number, ""); err != nil {
+		if err := Pair(t.Context(), p, strings.NewReader(""), &out, tt.number, ""); err != nil {
 			t.Fatal(err)
 		}
 		before, _, shown := strings.Cut(out.String(), "Type this into the phone")

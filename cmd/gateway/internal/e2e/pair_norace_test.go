@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,14 +20,20 @@ import (
 // pairing causes a stream error, so this test runs without the race detector.
 
 // TestPair checks that a running gateway uses an account as soon as another process has linked
-// it, with a QR code or a phone code. Before that, the state of the account says what to do.
+// it, with a QR code, with a phone code, or with a passkey, too. Before that, the state of the
+// account says what to do.
 func TestPair(t *testing.T) {
 	t.Parallel()
-	for _, number := range []string{"", "+1 555 000-0001"} {
-		t.Run("phone "+number, func(t *testing.T) {
+	for name, number := range map[string]string{
+		"QR code": "", "passkey": "", "phone": "+1 555 000-0001",
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, worldOptions{answer: repeat})
 			fake := whatsapptest.New(nil)
+			if name == "passkey" {
+				fake.RequirePasskey()
+			}
 			url, err := fake.Start(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -48,9 +55,13 @@ func TestPair(t *testing.T) {
 			defer cancel()
 			var out bytes.Buffer
 			file := filepath.Join(t.TempDir(), "code.png")
-			err = cli.Pair(ctx, &phone{Pairer: p, whatsapp: fake, t: t}, &out, number, file)
-			if err != nil {
+			in, keyboard := io.Pipe()
+			owner := &phone{Pairer: p, whatsapp: fake, keyboard: keyboard, t: t}
+			if err = cli.Pair(ctx, owner, in, &out, number, file); err != nil {
 				t.Fatal(err)
+			}
+			if name == "passkey" && !strings.Contains(out.String(), "Paste it again") {
+				t.Errorf("pair printed %q", out.String())
 			}
 			checkPairing(t, out.String(), number, file)
 			ann, err := fake.NewPerson(ctx, "Ann", whatsapptest.Known)
@@ -68,7 +79,7 @@ func TestPair(t *testing.T) {
 			if v := fake.Violations(); len(v) > 0 {
 				t.Errorf("WhatsApp does not know %q", v)
 			}
-			err = cli.Pair(ctx, p, &out, number, "")
+			err = cli.Pair(ctx, p, strings.NewReader(""), &out, number, "")
 			if err == nil || !strings.Contains(err.Error(), "is connected with this account") {
 				t.Errorf("a second pairing = %v, want that it is in use", err)
 			}

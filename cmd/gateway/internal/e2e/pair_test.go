@@ -2,7 +2,9 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"image/png"
+	"io"
 	"os"
 	"strings"
 	"sync"
@@ -18,6 +20,7 @@ import (
 type phone struct {
 	channels.Pairer
 	whatsapp *whatsapptest.Server
+	keyboard io.Writer // types into the command
 	t        *testing.T
 	wg       sync.WaitGroup
 }
@@ -28,10 +31,15 @@ func (p *phone) Pair(ctx context.Context, number string, show func(channels.Pair
 		show(c)
 		p.wg.Go(func() {
 			var err error
-			if c.Phone != "" {
+			switch {
+			case c.Phone != "":
 				err = p.whatsapp.EnterCode(c.Phone)
-			} else {
+			case c.QR != "":
 				err = p.whatsapp.Scan(c.QR)
+			default:
+				var answer string
+				answer, err = whatsapptest.SignChallenge(c.Challenge)
+				fmt.Fprintf(p.keyboard, "what?\n%s\n", answer)
 			}
 			if err != nil {
 				p.t.Error(err)
