@@ -148,6 +148,24 @@ func TestPasskeyRefused(t *testing.T) {
 	}
 }
 
+// TestOutdated checks that a client whose version WhatsApp refuses says that it is the newest one,
+// while it is linked and while it connects.
+func TestOutdated(t *testing.T) {
+	t.Parallel()
+	w := unlinked(t, whatsapp.Options{})
+	w.server.ReleaseVersion()
+	if err := w.pair(""); err != nil {
+		t.Fatal(err)
+	}
+	ch := w.channel(whatsapp.Options{}) // another process
+	err := ch.Run(t.Context(), w.in)
+	if refused, ok := errors.AsType[*channels.AccountError](err); err == nil || ok {
+		t.Fatalf("Run = %v, %v, want an error after which it is tried again", err, refused)
+	}
+	w.runTo(ch, w.in)
+	w.reported("connected as +15550000001")
+}
+
 func TestPairRefused(t *testing.T) {
 	t.Parallel()
 	w := unlinked(t, whatsapp.Options{})

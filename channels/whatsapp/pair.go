@@ -62,6 +62,17 @@ func (c *Channel) Pair(
 			device.GetJID().User + ". To link another one, remove it on the phone first " +
 			"(Settings, Linked devices)."}
 	}
+	err = c.link(ctx, st, phone, show)
+	if errors.Is(err, errOutdated) && c.renewVersion(ctx) {
+		err = c.link(ctx, st, phone, show)
+	}
+	return err
+}
+
+// link links a new device of st.
+func (c *Channel) link(
+	ctx context.Context, st *storage, phone string, show func(channels.PairingCode),
+) (err error) {
 	p := &pairing{c: c, phone: phone, show: show, events: make(chan any, 16),
 		answers: make(chan *types.WebAuthnResponse, 1)}
 	if p.wire, err = newWire(c.opts.Transport, c.opts.BaseURL); err != nil {

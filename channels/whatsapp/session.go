@@ -12,13 +12,11 @@ import (
 	"time"
 
 	"go.mau.fi/whatsmeow"
-	"go.mau.fi/whatsmeow/proto/waCompanionReg"
 	"go.mau.fi/whatsmeow/proto/waE2E"
 	"go.mau.fi/whatsmeow/proto/waWa6"
 	"go.mau.fi/whatsmeow/store"
 	"go.mau.fi/whatsmeow/types"
 	"go.mau.fi/whatsmeow/types/events"
-	"google.golang.org/protobuf/proto"
 
 	"gateway/bus"
 	"gateway/channels"
@@ -96,28 +94,8 @@ func (c *Channel) newClient(d *store.Device, w *wire) *whatsmeow.Client {
 	cli.ManualHistorySyncDownload = true // ignore history from before linking
 	cli.AutoTrustIdentity = true         // people change phones
 	cli.SetMaxParallelRetryReceiptHandling(4)
-	cli.GetClientPayload = func() *waWa6.ClientPayload { return payload(d, &c.opts.DeviceName) }
+	cli.GetClientPayload = func() *waWa6.ClientPayload { return c.payload(d) }
 	return cli
-}
-
-// payload returns d's introduction, with a name for the phone's list of devices. The library has
-// only a global variable for that name.
-func payload(d *store.Device, name *string) *waWa6.ClientPayload {
-	p := d.GetClientPayload()
-	// Only a device that is not linked yet introduces itself.
-	asked := p.GetDevicePairingData()
-	if asked == nil {
-		return p
-	}
-	var props waCompanionReg.DeviceProps
-	if err := proto.Unmarshal(asked.DeviceProps, &props); err != nil {
-		return p // with the library's name
-	}
-	props.Os = name
-	if b, err := proto.Marshal(&props); err == nil {
-		asked.DeviceProps = b
-	}
-	return p
 }
 
 // run holds the connection until life is done or the session ends, and returns the reason. It
@@ -404,8 +382,7 @@ func disconnectError(e events.PermanentDisconnect) error {
 			"WhatsApp connection. Stop the other gateway that uses the same account, then restart " +
 			"this one."}
 	case *events.ClientOutdated:
-		return &channels.AccountError{Reason: "WhatsApp does not accept this version of the " +
-			"gateway any more. Install a newer one."}
+		return errOutdated
 	case *events.TemporaryBan:
 		return &channels.AccountError{Reason: banText(e)}
 	case *events.ConnectFailure:

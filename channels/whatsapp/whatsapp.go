@@ -28,8 +28,10 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	waStore "go.mau.fi/whatsmeow/store"
 	"go.mau.fi/whatsmeow/types"
 
 	"gateway/bus"
@@ -68,6 +70,8 @@ type Channel struct {
 	titles  *recent.Map[types.JID, title] // of groups
 	acks    *acks
 	panics  *recent.Map[string, int] // failed attempts at messages, by id
+
+	version atomic.Pointer[waStore.WAVersionContainer] // of the client; nil: the library's
 }
 
 // Options are the optional settings of a [Channel]. The zero value is ready for use.
@@ -186,6 +190,9 @@ func (c *Channel) connected(ctx context.Context, in channels.Intake) (err error)
 	life, end := untilFlushed(ctx, in)
 	defer end()
 	err = s.run(ctx, life)
+	if errors.Is(err, errOutdated) && c.renewVersion(ctx) {
+		return errors.New("whatsapp: WhatsApp wants a newer client; connecting as such")
+	}
 	if gone, ok := errors.AsType[*unlinkedError](err); ok {
 		if err := h.st.forget(ctx, own, gone.reason); err != nil {
 			return fmt.Errorf("whatsapp: delete keys after logout: %w", err)

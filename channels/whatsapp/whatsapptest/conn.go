@@ -234,6 +234,13 @@ func (c *conn) login() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.changed.Notify()
+	agent := c.payload.GetUserAgent()
+	ours := c.payload.GetDevicePairingData() != nil || s.byNoise[c.noise] != nil &&
+		s.byNoise[c.noise].of == s.bot
+	if ours && agent.GetAppVersion().GetTertiary() < s.newVersion {
+		c.finish(node{Tag: "failure", Attrs: attrs{"reason": "405"}})
+		return false
+	}
 	if c.payload.GetDevicePairingData() != nil {
 		if s.loginFailure != nil && s.loginFailure.Pairing {
 			c.finish(s.takeLoginFailure())

@@ -1,10 +1,13 @@
 package whatsapptest
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
 	"time"
+
+	"go.mau.fi/whatsmeow/store"
 )
 
 // faults are the faults that the bot's clients meet. Server.mu guards them.
@@ -28,6 +31,7 @@ type faults struct {
 	groupQueries int
 	refuseLeave  int
 	wantPasskey  bool
+	newVersion   uint32 // of WhatsApp Web, which clients must have; 0: the library's
 }
 
 // A LoginFailure says why a client may not log in.
@@ -132,6 +136,21 @@ func (s *Server) FailLogin(f LoginFailure) {
 	defer s.mu.Unlock()
 	f.Times = max(1, f.Times)
 	s.loginFailure = &f
+}
+
+// ReleaseVersion makes the server refuse clients that are older than a version of WhatsApp Web that
+// is newer than the library.
+func (s *Server) ReleaseVersion() {
+	s.change(func() { s.newVersion = store.GetWAVersion()[2] + 1000 })
+}
+
+// webPage returns the page of WhatsApp Web as far as clients read it.
+func (s *Server) webPage(w http.ResponseWriter, r *http.Request) {
+	if !s.open(w, r) {
+		return
+	}
+	version := max(store.GetWAVersion()[2], locked(s, func() uint32 { return s.newVersion }))
+	fmt.Fprintf(w, `<html><script>{"client_revision":%d,"tier":null}</script></html>`, version)
 }
 
 // takeLoginFailure counts a failed login and returns the stanza with its reason. The caller

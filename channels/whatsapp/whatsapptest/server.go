@@ -183,6 +183,7 @@ func (s *Server) Start(ctx context.Context) (baseURL string, err error) {
 	mux.HandleFunc("GET /ws/chat", s.serveSocket)
 	mux.HandleFunc("POST /mms/{kind}/{token}", s.upload)
 	mux.HandleFunc("GET /v/{name}", s.download)
+	mux.HandleFunc("GET /{$}", s.webPage)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.violation("unknown request %s %s", r.Method, r.URL.Path)
 		http.NotFound(w, r)
