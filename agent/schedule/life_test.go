@@ -253,6 +253,25 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// Ordinary names have characters that are not printed: spaces without a break in French, and
+// joiners in Persian and in emoji.
+func TestNameWithInvisibleCharacters(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for name, want := range map[string]string{
+		"Rappel\u202f: boire 2\u00a0l":               "Rappel : boire 2 l",
+		"\u06a9\u062a\u0627\u0628\u200c\u0647\u0627": "\u06a9\u062a\u0627\u0628\u0647\u0627",
+		"\U0001f469\u200d\U0001f467 zoo":             "\U0001f469\U0001f467 zoo",
+	} {
+		j := job("x", w.at("in 1h"))
+		j.Name = name
+		w.must(w.db.Tx(t.Context(), func(tx *store.Tx) error { return w.s.Add(tx, j, w.now) }))
+		if j.Name != want {
+			t.Errorf("the name %q became %q, want %q", name, j.Name, want)
+		}
+	}
+}
+
 // A finished job that starts again with a new time counts like a new job.
 func TestLimitOfChange(t *testing.T) {
 	t.Parallel()

@@ -45,11 +45,10 @@ func (s Store) MinInterval() time.Duration { return cmp.Or(s.MinEvery, time.Minu
 
 // check returns an error if a job must not be written.
 func (s Store) check(j *Job, now time.Time) error {
-	j.Name, j.Text = strings.TrimSpace(j.Name), strings.TrimSpace(j.Text)
-	if j.Name == "" {
-		j.Name = plaintext.Line(j.Text, 40)
-	}
-	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
+	name := strings.TrimSpace(j.Name)
+	j.Text = strings.TrimSpace(j.Text)
+	// Ordinary names have invisible characters, too, such as joiners and spaces without a break.
+	j.Name = cmp.Or(plaintext.OneLine(name), plaintext.Line(j.Text, 40))
 	switch n := utf8.RuneCountInString(j.Name); {
 	case j.Text == "":
 		return refuse("there is nothing to do: the text is empty")
@@ -58,7 +57,7 @@ func (s Store) check(j *Job, now time.Time) error {
 			"name that", len(j.Text), maxText)
 	case n > maxName:
 		return refuse("the name has %d characters, want %d at most", n, maxName)
-	case strings.ContainsFunc(j.Name, unprintable):
+	case strings.ContainsFunc(name, unicode.IsControl):
 		return refuse("the name must be one line of plain text")
 	case j.When.IsZero():
 		return refuse("it has no time: want one of at, every and cron")
