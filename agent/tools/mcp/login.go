@@ -42,6 +42,9 @@ type OAuth struct {
 	IdentityURL, IdentityClientID, IdentityFile string
 }
 
+// machine reports whether the gateway logs in without a person.
+func (o OAuth) machine() bool { return o.Grant == ClientCredentials || o.Grant == CrossApp }
+
 // DefaultRedirect is the address to which a login sends the browser. No program needs to listen
 // there: the address itself contains what the gateway needs.
 const DefaultRedirect = "http://localhost:33418/callback"
@@ -173,7 +176,7 @@ func (l *login) lockedUntil(done <-chan struct{}, fn func()) {
 
 // save stores the grant. The caller holds the lock.
 func (l *login) save() error {
-	if l.file == "" || l.machine() {
+	if l.file == "" || l.OAuth.machine() {
 		return nil
 	}
 	data, err := json.Marshal(l.grant)
@@ -211,6 +214,11 @@ func (g *grant) secrets() (list []string) {
 	return slices.DeleteFunc(list, func(v string) bool { return len(v) < minSecret })
 }
 
+// scopes returns the scopes for which a login asks, if found are those that the server names.
+func (g *grant) scopes(found []string) []string {
+	return union(union(g.Client.Scopes, g.Wanted), found)
+}
+
 // StoredSecrets returns the tokens and client secrets of the logins in dir, a directory such as
 // [Options.Cache]. It fails if it can't read or parse one of the files.
 func StoredSecrets(dir string) (list []string, err error) {
@@ -225,11 +233,6 @@ func StoredSecrets(dir string) (list []string, err error) {
 	return list, err
 }
 
-// machine reports whether the gateway logs in without a person.
-func (l *login) machine() bool {
-	return l.OAuth.Grant == ClientCredentials || l.OAuth.Grant == CrossApp
-}
-
 // problem describes what a person must do so that the server accepts requests, or returns "".
 func (l *login) problem() string { return l.view.Load().problem }
 
@@ -238,10 +241,10 @@ func (l *login) advice() string {
 	switch {
 	case l.asked == nil:
 		return ""
-	case l.machine() && l.asked.err != nil:
+	case l.OAuth.machine() && l.asked.err != nil:
 		return "it requires a login, and the gateway can't get a token with its own credentials: " +
 			oneLine(withoutURL(l.asked.err).Error(), 300)
-	case l.machine():
+	case l.OAuth.machine():
 		return "it refuses the token that the gateway obtained with its own credentials"
 	case l.asked.status == http.StatusForbidden:
 		return fmt.Sprintf("it requires a further permission (%s). An admin sends /mcp login %s, or "+
@@ -357,7 +360,7 @@ func (l *login) replace(ctx context.Context, used string, why *authChallenge) bo
 	switch {
 	case l.token() != used && l.token() != "": // another request was faster
 		return true
-	case l.machine():
+	case l.OAuth.machine():
 		var token *oauth2.Token
 		if token, why.err = l.machineToken(ctx, why); why.err == nil {
 			l.grant.Token, l.asked = token, nil
@@ -376,7 +379,7 @@ func (l *login) replace(ctx context.Context, used string, why *authChallenge) bo
 // ask records the refusal for which a login is needed. The caller holds the lock.
 func (l *login) ask(why *authChallenge) {
 	l.asked = why
-	if why.status != http.StatusForbidden || l.machine() {
+	if why.status != http.StatusForbidden || l.OAuth.machine() {
 		return
 	}
 	wanted := union(l.grant.Wanted, strings.Fields(why.param("scope")))
@@ -400,7 +403,7 @@ func union(a, b []string) []string {
 // begin begins a login and returns the link that a person has to open. A goroutine waits for
 // finish.
 func (l *login) begin(ctx context.Context) (string, error) {
-	if l.URL == "" || l.machine() {
+	if l.URL == "" || l.OAuth.machine() {
 		return "", fmt.Errorf("nobody can log in to the MCP server %s: it is a program, or the "+
 			"gateway has credentials of its own for it", l.Name)
 	}
@@ -408,7 +411,7 @@ func (l *login) begin(ctx context.Context) (string, error) {
 	life, cancel := context.WithTimeout(context.WithoutCancel(ctx), loginTime)
 	p := &pending{link: make(chan string, 1), code: make(chan *auth.AuthorizationResult, 1),
 		cancel: cancel, done: make(chan struct{})}
-	handler, err := auth.NewAuthorizationCodeHandler(l.handlerConfig(p))
+	handler, err := auth.NewAuthorizationCodeHandler(l.handlerConfig(p, l.registration(ctx, why)))
 	if err != nil {
 		cancel()
 		return "", err
@@ -469,17 +472,16 @@ func (l *login) probe(ctx context.Context) *authChallenge {
 	return cmp.Or(refusedBy(resp), why)
 }
 
-// handlerConfig returns the configuration with which the library logs in for p.
-func (l *login) handlerConfig(p *pending) *auth.AuthorizationCodeHandlerConfig {
+// handlerConfig returns the configuration with which the library logs in for p. If the gateway has
+// no client yet, the library registers it with me.
+func (l *login) handlerConfig(
+	p *pending, me *oauthex.ClientRegistrationMetadata,
+) *auth.AuthorizationCodeHandlerConfig {
 	o := l.OAuth
-	redirect := cmp.Or(o.Redirect, DefaultRedirect)
 	c := &auth.AuthorizationCodeHandlerConfig{
-		RedirectURL: redirect, Client: l.http, RequestRefreshToken: true, AcceptUnadvertisedIss: true,
-		DynamicClientRegistrationConfig: &auth.DynamicClientRegistrationConfig{
-			Metadata: &oauthex.ClientRegistrationMetadata{ClientName: "gateway",
-				RedirectURIs: []string{redirect},
-				GrantTypes:   []string{"authorization_code", "refresh_token"}},
-		},
+		RedirectURL: me.RedirectURIs[0], Client: l.http, RequestRefreshToken: true,
+		AcceptUnadvertisedIss:           true,
+		DynamicClientRegistrationConfig: &auth.DynamicClientRegistrationConfig{Metadata: me},
 		AuthorizationCodeFetcher: func(ctx context.Context, a *auth.AuthorizationArgs) (
 			*auth.AuthorizationResult, error) {
 			u, err := url.Parse(a.URL)
@@ -500,7 +502,7 @@ func (l *login) handlerConfig(p *pending) *auth.AuthorizationCodeHandlerConfig {
 			}
 		},
 		ScopeFilter: func(found []string) (all []string) {
-			l.locked(func() { all = union(union(l.grant.Client.Scopes, l.grant.Wanted), found) })
+			l.locked(func() { all = l.grant.scopes(found) })
 			return all
 		},
 		NewTokenSource: func(_ context.Context, c *oauth2.Config, t *oauth2.Token) (
@@ -509,7 +511,7 @@ func (l *login) handlerConfig(p *pending) *auth.AuthorizationCodeHandlerConfig {
 		},
 	}
 	switch {
-	case strings.HasPrefix(o.ClientID, "https://") && o.ClientSecret == "":
+	case o.isDocument():
 		c.ClientIDMetadataDocumentConfig = &auth.ClientIDMetadataDocumentConfig{URL: o.ClientID}
 	case o.ClientID != "":
 		c.PreregisteredClient = credentials(o)

@@ -2,9 +2,12 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -136,4 +139,140 @@ func TestCancelDuringRefresh(t *testing.T) {
 		t.Errorf("the problem is %q", why)
 	}
 	w.end(t)
+}
+
+// A provider is an MCP server that is its own authorization server. It is as strict as those that
+// servers are built with: a client must prove itself in the body of its requests for tokens, which
+// must name the server.
+type provider struct {
+	*httptest.Server
+	*login
+	methods []string // how clients may prove themselves; nil: it does not say
+
+	mu      sync.Mutex
+	client  map[string]any // as registered
+	renewed int
+}
+
+func newProvider(t *testing.T, methods ...string) *provider {
+	t.Helper()
+	p := &provider{methods: methods}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/mcp", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "who are you?", http.StatusUnauthorized)
+	})
+	mux.HandleFunc("/.well-known/oauth-protected-resource/mcp",
+		func(w http.ResponseWriter, _ *http.Request) {
+			p.write(w, http.StatusOK, map[string]any{"resource": p.Server.URL + "/mcp",
+				"authorization_servers": []string{p.Server.URL}, "scopes_supported": []string{"read"}})
+		})
+	mux.HandleFunc("/.well-known/oauth-authorization-server",
+		func(w http.ResponseWriter, _ *http.Request) {
+			meta := map[string]any{"issuer": p.Server.URL, "response_types_supported": []string{"code"},
+				"authorization_endpoint":           p.Server.URL + "/authorize",
+				"token_endpoint":                   p.Server.URL + "/token",
+				"registration_endpoint":            p.Server.URL + "/register",
+				"code_challenge_methods_supported": []string{"S256"},
+				"scopes_supported":                 []string{"read", "offline_access"}}
+			if p.methods != nil {
+				meta["token_endpoint_auth_methods_supported"] = p.methods
+			}
+			p.write(w, http.StatusOK, meta)
+		})
+	mux.HandleFunc("/register", p.register)
+	mux.HandleFunc("/token", p.token)
+	p.Server = httptest.NewServer(mux)
+	t.Cleanup(p.Close)
+	c := New([]Server{{Name: "s", URL: p.Server.URL + "/mcp"}},
+		&Options{HTTP: web(t), Cache: t.TempDir()})
+	p.login = c.servers[0].login
+	return p
+}
+
+func (p *provider) write(w http.ResponseWriter, code int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(v) // the client notices
+}
+
+func (p *provider) refuse(w http.ResponseWriter, code, why string) {
+	p.write(w, http.StatusBadRequest, map[string]any{"error": code, "error_description": why})
+}
+
+// register repeats what the client says about itself, as RFC 7591 wants, and adds no defaults.
+func (p *provider) register(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.client = nil
+	if err := json.NewDecoder(r.Body).Decode(&p.client); err != nil {
+		p.refuse(w, "invalid_client_metadata", err.Error())
+		return
+	}
+	p.client["client_id"] = "gateway-1"
+	if p.client["token_endpoint_auth_method"] != "none" {
+		p.client["client_secret"] = "secret-of-the-client"
+	}
+	p.write(w, http.StatusCreated, p.client)
+}
+
+func (p *provider) token(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	secret, _ := p.client["client_secret"].(string)
+	switch {
+	case r.FormValue("client_id") != "gateway-1", r.FormValue("client_secret") != secret:
+		p.refuse(w, "invalid_client", "who are you?")
+		return
+	case r.FormValue("resource") != p.Server.URL+"/mcp":
+		p.refuse(w, "invalid_target", "for which server?")
+		return
+	}
+	if r.FormValue("grant_type") == "refresh_token" {
+		p.renewed++
+	}
+	p.write(w, http.StatusOK, map[string]any{"token_type": "Bearer", "expires_in": 3600,
+		"access_token": fmt.Sprintf("access-token-%d", p.renewed), "refresh_token": "refresh-token"})
+}
+
+// logIn logs in as a person does, and returns the link that the person has opened.
+func (p *provider) logIn(t *testing.T) *url.URL {
+	t.Helper()
+	text, err := p.begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	link, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := link.Query()
+	err = p.finish(t.Context(), q.Get("redirect_uri")+"?code=1&state="+q.Get("state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return link
+}
+
+// The gateway registers as a client that proves itself as the authorization server wants, and for
+// the scopes that it asks for. So it can log in to servers whose defaults are others.
+func TestRegistration(t *testing.T) {
+	t.Parallel()
+	for want, methods := range map[string][]string{
+		"none":               {"client_secret_post", "client_secret_basic", "none"},
+		"client_secret_post": {"client_secret_basic", "client_secret_post"},
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			p := newProvider(t, methods...)
+			asked := strings.Fields(p.logIn(t).Query().Get("scope"))
+			slices.Sort(asked)
+			if got := p.client["token_endpoint_auth_method"]; got != want {
+				t.Errorf("it proves itself by %v, want %s", got, want)
+			}
+			if got := p.client["scope"]; got != "read offline_access" ||
+				!slices.Equal(asked, []string{"offline_access", "read"}) {
+				t.Errorf("it registers for %v and asks for %q", got, asked)
+			}
+		})
+	}
 }

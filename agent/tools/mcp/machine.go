@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/rand"
@@ -67,7 +68,51 @@ func (l *login) machineToken(ctx context.Context, why *authChallenge) (*oauth2.T
 	return c.Token(ctx)
 }
 
-// discover loads the metadata of the server and of the authorization server that it names.
+// isDocument reports whether ClientID is the URL of a metadata document.
+func (o OAuth) isDocument() bool {
+	return strings.HasPrefix(o.ClientID, "https://") && o.ClientSecret == ""
+}
+
+// registration describes the gateway for a registration with the authorization server, which would
+// otherwise assume defaults. Many servers have other scopes than these, or accept no client that
+// proves itself in the way that is the default.
+func (l *login) registration(
+	ctx context.Context, why *authChallenge,
+) *oauthex.ClientRegistrationMetadata {
+	me := &oauthex.ClientRegistrationMetadata{ClientName: "gateway",
+		RedirectURIs: []string{cmp.Or(l.OAuth.Redirect, DefaultRedirect)},
+		GrantTypes:   []string{"authorization_code", "refresh_token"}}
+	if l.OAuth.ClientID != "" && !l.OAuth.isDocument() {
+		return me // it is registered
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	resource, issuer, err := l.discover(ctx, why)
+	if err != nil {
+		return me // the login itself finds out why
+	}
+	for _, method := range []string{"none", "client_secret_post", "client_secret_basic"} {
+		if slices.Contains(issuer.TokenEndpointAuthMethodsSupported, method) {
+			me.TokenEndpointAuthMethod = method
+			break
+		}
+	}
+	scopes := strings.Fields(why.param("scope"))
+	if len(scopes) == 0 {
+		scopes = resource.ScopesSupported
+	}
+	l.locked(func() { scopes = l.grant.scopes(scopes) })
+	if len(scopes) > 0 && slices.Contains(issuer.ScopesSupported, offlineAccess) {
+		scopes = union(scopes, []string{offlineAccess}) // the library asks for it, too
+	}
+	me.Scope = strings.Join(scopes, " ")
+	return me
+}
+
+// offlineAccess is the scope that permits renewals.
+const offlineAccess = "offline_access"
+
+// discover loads the metadata of the server and of its authorization server.
 func (l *login) discover(ctx context.Context, why *authChallenge) (
 	*oauthex.ProtectedResourceMetadata, *oauthex.AuthServerMeta, error,
 ) {
@@ -93,7 +138,12 @@ func (l *login) discover(ctx context.Context, why *authChallenge) (
 		}
 		return resource, issuer, err
 	}
-	return nil, nil, errors.New("it does not name its authorization server")
+	// Up to version 2025-03-26, servers are their own authorization servers.
+	issuer, err := auth.GetAuthServerMetadata(ctx, root, l.http)
+	if err != nil || issuer == nil {
+		return nil, nil, errors.New("it does not name its authorization server")
+	}
+	return &oauthex.ProtectedResourceMetadata{Resource: l.URL}, issuer, nil
 }
 
 // assertion returns a JWT that the client signs with its key to authenticate.
