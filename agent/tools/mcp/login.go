@@ -58,6 +58,10 @@ type grant struct {
 	Client oauth2.Config `json:"client"`
 	Token  *oauth2.Token `json:"token,omitempty"`
 
+	// Resource names the server in requests for tokens. Some authorization servers refuse to renew a
+	// token without it (RFC 8707). Older logins have none.
+	Resource string `json:"resource,omitempty"`
+
 	// Wanted are the scopes that the server has requested since the login.
 	Wanted []string `json:"wanted,omitempty"`
 
@@ -98,12 +102,13 @@ type loginView struct {
 
 // A pending is a login that waits for a person.
 type pending struct {
-	state  string
-	link   chan string
-	code   chan *auth.AuthorizationResult
-	cancel context.CancelFunc
-	done   chan struct{} // closed when the login has ended
-	err    error         // result; set before done is closed
+	state    string
+	resource string // see grant
+	link     chan string
+	code     chan *auth.AuthorizationResult
+	cancel   context.CancelFunc
+	done     chan struct{} // closed when the login has ended
+	err      error         // result; set before done is closed
 }
 
 func newLogin(s Server, o *Options) *login {
@@ -331,23 +336,6 @@ func (l *login) authorize(r *http.Request) (token string) {
 	return token
 }
 
-// refresh replaces the expired token by a new one and stores it. The caller holds the lock.
-func (l *login) refresh(ctx context.Context) error {
-	old := *l.grant.Token
-	old.Expiry = time.Unix(1, 0)
-	ctx = context.WithValue(context.WithoutCancel(ctx), oauth2.HTTPClient, l.http)
-	fresh, err := l.grant.Client.TokenSource(ctx, &old).Token()
-	if err != nil {
-		if e, ok := errors.AsType[*oauth2.RetrieveError](err); ok && e.ErrorCode == "invalid_grant" {
-			l.grant.Token = nil // nobody accepts it any more
-			err = errors.Join(err, l.save())
-		}
-		return err
-	}
-	l.grant.Token = fresh
-	return l.save()
-}
-
 // renew gets a new token after a request with the token used was refused, and reports whether there
 // is one. If only a person can get one, it records the refusal for the next login.
 func (l *login) renew(ctx context.Context, used string, why *authChallenge) (renewed bool) {
@@ -489,7 +477,7 @@ func (l *login) handlerConfig(
 				return nil, errors.New("its link is not a web link")
 			}
 			l.locked(func() {
-				p.state = u.Query().Get("state")
+				p.state, p.resource = u.Query().Get("state"), u.Query().Get("resource")
 				l.grant.URL, l.grant.Begun = l.URL, shortHash(p.state)
 				_ = l.save() // without it, the person only gets a less exact error after a restart
 			})
@@ -507,7 +495,7 @@ func (l *login) handlerConfig(
 		},
 		NewTokenSource: func(_ context.Context, c *oauth2.Config, t *oauth2.Token) (
 			oauth2.TokenSource, error) {
-			return oauth2.StaticTokenSource(t), l.adopt(c, t)
+			return oauth2.StaticTokenSource(t), l.adopt(p, c, t)
 		},
 	}
 	switch {
@@ -528,10 +516,10 @@ func credentials(o OAuth) *oauthex.ClientCredentials {
 	return c
 }
 
-// adopt stores the token of a finished login.
-func (l *login) adopt(c *oauth2.Config, t *oauth2.Token) (err error) {
+// adopt stores the token of the finished login p.
+func (l *login) adopt(p *pending, c *oauth2.Config, t *oauth2.Token) (err error) {
 	l.locked(func() {
-		l.grant, l.asked = grant{URL: l.URL, Client: *c, Token: t}, nil
+		l.grant, l.asked = grant{URL: l.URL, Client: *c, Token: t, Resource: p.resource}, nil
 		err = l.save()
 	})
 	return err

@@ -276,3 +276,19 @@ func TestRegistration(t *testing.T) {
 		})
 	}
 }
+
+// A renewal names the server, as the login did. Otherwise the authorization server would refuse it,
+// and the person would have to log in again whenever a token expires, also after a restart.
+func TestRenewalNamesServer(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t, "none")
+	p.logIn(t)
+	if err := p.load(); err != nil {
+		t.Fatal(err)
+	}
+	p.locked(func() { p.grant.Token.Expiry = time.Unix(1, 0) })
+	r := httptest.NewRequest(http.MethodPost, p.login.URL, http.NoBody)
+	if got := p.authorize(r); got != "access-token-1" {
+		t.Errorf("the token is %q, want the renewed one", got)
+	}
+}

@@ -27,6 +27,30 @@ import (
 // assertionTime is how long a signed assertion is valid.
 const assertionTime = 5 * time.Minute
 
+// refresh replaces the expired token by a new one and stores it. The caller holds the lock.
+func (l *login) refresh(ctx context.Context) error {
+	ctx = context.WithValue(context.WithoutCancel(ctx), oauth2.HTTPClient, l.http)
+	client, params := l.grant.Client, url.Values{"grant_type": {"refresh_token"},
+		"refresh_token": {l.grant.Token.RefreshToken}}
+	if l.grant.Resource != "" {
+		params.Set("resource", l.grant.Resource)
+	}
+	// Only this type of the library sends further parameters, and it allows another grant type. The
+	// new token has the same scopes, as none are given.
+	fresh, err := (&clientcredentials.Config{ClientID: client.ClientID,
+		ClientSecret: client.ClientSecret, TokenURL: client.Endpoint.TokenURL,
+		AuthStyle: client.Endpoint.AuthStyle, EndpointParams: params}).Token(ctx)
+	if err != nil {
+		if e, ok := errors.AsType[*oauth2.RetrieveError](err); ok && e.ErrorCode == "invalid_grant" {
+			l.grant.Token = nil // nobody accepts it any more
+			err = errors.Join(err, l.save())
+		}
+		return err
+	}
+	l.grant.Token = fresh
+	return l.save()
+}
+
 // machineToken gets a token without a person, for a refused request. The scopes are those that the
 // server has asked for, or else all that it supports.
 func (l *login) machineToken(ctx context.Context, why *authChallenge) (*oauth2.Token, error) {
