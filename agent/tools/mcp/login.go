@@ -251,6 +251,9 @@ func (l *login) advice() string {
 			oneLine(withoutURL(l.asked.err).Error(), 300)
 	case l.OAuth.machine():
 		return "it refuses the token that the gateway obtained with its own credentials"
+	case l.asked.err != nil:
+		return "its token has expired, and the gateway can't get a new one now: " +
+			oneLine(withoutURL(l.asked.err).Error(), 300) + ". The gateway tries again with each request"
 	case l.asked.status == http.StatusForbidden:
 		return fmt.Sprintf("it requires a further permission (%s). An admin sends /mcp login %s, or "+
 			"runs gateway mcp login %s", cmp.Or(oneLine(strings.Join(l.grant.Wanted, " "), 200),
@@ -356,8 +359,12 @@ func (l *login) replace(ctx context.Context, used string, why *authChallenge) bo
 		}
 	case why.status == http.StatusUnauthorized && l.grant.Token != nil &&
 		l.grant.Token.RefreshToken != "":
-		if l.refresh(ctx) == nil {
+		err := l.refresh(ctx)
+		if err == nil {
 			return true
+		}
+		if !refusedGrant(err) {
+			why.err = err
 		}
 	}
 	l.ask(why)

@@ -152,6 +152,7 @@ type provider struct {
 	mu      sync.Mutex
 	client  map[string]any // as registered
 	renewed int
+	down    bool // it gives no tokens
 }
 
 func newProvider(t *testing.T, methods ...string) *provider {
@@ -220,6 +221,9 @@ func (p *provider) token(w http.ResponseWriter, r *http.Request) {
 	defer p.mu.Unlock()
 	secret, _ := p.client["client_secret"].(string)
 	switch {
+	case p.down:
+		http.Error(w, "come back later", http.StatusServiceUnavailable)
+		return
 	case r.FormValue("client_id") != "gateway-1", r.FormValue("client_secret") != secret:
 		p.refuse(w, "invalid_client", "who are you?")
 		return
@@ -290,5 +294,31 @@ func TestRenewalNamesServer(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, p.login.URL, http.NoBody)
 	if got := p.authorize(r); got != "access-token-1" {
 		t.Errorf("the token is %q, want the renewed one", got)
+	}
+}
+
+// While the authorization server is out of order, nobody is told to log in. Once it is back, the
+// gateway gets a new token by itself.
+func TestRenewalDuringOutage(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t, "none")
+	p.logIn(t)
+	setDown := func(down bool) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.down = down
+	}
+	refused := &authChallenge{status: http.StatusUnauthorized}
+	setDown(true)
+	if p.renew(t.Context(), "access-token-0", refused) {
+		t.Fatal("it is renewed without a new token")
+	}
+	if got := p.problem(); !strings.Contains(got, "can't get a new one now") ||
+		!strings.Contains(got, "come back later") || strings.Contains(got, "/mcp login") {
+		t.Errorf("the problem is %q", got)
+	}
+	setDown(false)
+	if !p.renew(t.Context(), "access-token-0", refused) || p.problem() != "" {
+		t.Errorf("after the outage the problem is %q", p.problem())
 	}
 }

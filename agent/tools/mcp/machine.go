@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"slices"
@@ -48,7 +49,17 @@ func (l *login) refresh(ctx context.Context) error {
 		return err
 	}
 	l.grant.Token = fresh
+	if l.asked != nil && l.asked.status == http.StatusUnauthorized {
+		l.asked = nil // a login is no longer needed
+	}
 	return l.save()
+}
+
+// refusedGrant reports whether err, an error of refresh, is the decision of the authorization
+// server. Otherwise that server is out of order, and the next attempt may succeed.
+func refusedGrant(err error) bool {
+	e, ok := errors.AsType[*oauth2.RetrieveError](err)
+	return ok && e.Response.StatusCode < 500 && e.Response.StatusCode != http.StatusTooManyRequests
 }
 
 // machineToken gets a token without a person, for a refused request. The scopes are those that the
