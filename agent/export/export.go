@@ -69,6 +69,7 @@ type run struct {
 	keys    []session.Key
 	clean   *strings.Replacer // removes secrets
 	leftOut []string          // lines for the README
+	unnamed int               // number of files that were left out besides
 }
 
 // Write writes everything that belongs to the scope s, which is that of a person or of a direct
@@ -188,6 +189,9 @@ func (r *run) readme(context.Context) error {
 	w, err := r.to.Create("README.md")
 	if err == nil {
 		_, err = fmt.Fprintf(w, readme, r.Now().In(r.Zone).Format(time.RFC1123))
+	}
+	if r.unnamed > 0 {
+		r.leftOut = append(r.leftOut, fmt.Sprintf("and %d more", r.unnamed))
 	}
 	if err == nil && len(r.leftOut) > 0 {
 		_, err = fmt.Fprintf(w, "\nLeft out:\n\n- %s\n", strings.Join(r.leftOut, "\n- "))

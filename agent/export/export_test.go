@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -41,6 +42,29 @@ func TestZipBound(t *testing.T) {
 	}
 	if _, err = w.Write(noise); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("too much gives %v", err)
+	}
+}
+
+// The README has room in the archive, however many files were left out.
+func TestManyFilesLeftOut(t *testing.T) {
+	var out bytes.Buffer
+	z := NewZip(&out, 1<<20, time.Now())
+	r := &run{Exporter: &Exporter{Zone: time.UTC, Now: time.Now}, to: z}
+	w, err := z.Create("file")
+	for z.Room() > 1<<10 && err == nil { // leave no room but that for the README
+		_, err = fmt.Fprintln(w, rand.Uint64(), rand.Uint64())
+	}
+	for range 20_000 {
+		r.leaveOut(fmt.Sprintf("files/telegram-42/%016x.ogg", rand.Uint64()), "there is no room for it")
+	}
+	if err == nil {
+		err = r.readme(t.Context())
+	}
+	if err = errors.Join(err, z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(r.leftOut); n != maxLeftOut+1 || r.leftOut[n-1] != "and 19500 more" {
+		t.Errorf("the README names %d files, the last is %q", n, r.leftOut[n-1])
 	}
 }
 

@@ -230,7 +230,15 @@ func (r *run) copyFile(root *os.Root, from found, to string, text bool) error {
 	return errors.Join(err, lines.flush())
 }
 
+// maxLeftOut is the number of lines in the README from which on it names no further file. It must
+// not become too large itself.
+const maxLeftOut = 500
+
 // leaveOut adds a line to the README.
 func (r *run) leaveOut(name, why string) {
+	if len(r.leftOut) >= maxLeftOut {
+		r.unnamed++
+		return
+	}
 	r.leftOut = append(r.leftOut, fmt.Sprintf("%s: %s", name, why))
 }
