@@ -18,7 +18,7 @@ import (
 
 // Since July 2026 OpenClaw keeps the conversations of an agent in a SQLite database. The rows of
 // transcript_events are the lines of the former files. The index was session_entries at first, and
-// is session_nodes now.
+// is session_nodes now. Another database has the jobs.
 
 // Limits of a database of OpenClaw.
 const (
@@ -150,6 +150,24 @@ func (b *clawBase) sessions() (list []clawKey, err error) {
 		return list, err
 	}
 	return nil, errors.New("its list of sessions has an unknown form")
+}
+
+// maxClawJobs is the maximum number of jobs that are read from a database of OpenClaw.
+const maxClawJobs = 10_000
+
+// jobs returns the jobs in the database as the former file had them. It returns none if the
+// database has no table of jobs.
+func (b *clawBase) jobs() ([]json.RawMessage, error) {
+	has, err := b.has("cron_jobs", "job_json", "enabled", "sort_order")
+	if err != nil || !has {
+		return nil, err
+	}
+	read := func(scan store.Scan, j *json.RawMessage) error { return scan((*[]byte)(j)) }
+	// OpenClaw switches a job off in the column only. A text that is no object is reported later.
+	return store.Collect(b.q, "its jobs", read, `SELECT CASE WHEN octet_length(job_json) >= $1
+			THEN '' WHEN json_valid(job_json) THEN json_set(job_json, '$.enabled',
+			json(CASE enabled WHEN 0 THEN 'false' ELSE 'true' END)) ELSE job_json END
+		FROM cron_jobs ORDER BY sort_order, job_id LIMIT $2`, maxJSON, maxClawJobs)
 }
 
 // transcript writes the lines of a session to a file and opens it. It overwrites the file of the

@@ -59,6 +59,25 @@ END;`
 // the write-ahead log. The key of a session that was reset begins with "old ".
 func (d *fixture) base(name, tables string, sessions map[string]string) {
 	d.t.Helper()
+	do := d.openBase(name)
+	do(tables)
+	for _, key := range slices.Sorted(maps.Keys(sessions)) { // sessions that were reset come last
+		text, id := sessions[key], "id of "+key
+		if key, old := strings.CutPrefix(key, "old "); old {
+			do(`INSERT INTO former VALUES ($1, $2)`, key, id)
+		} else {
+			do(`INSERT INTO "index" VALUES ($1, $2)`, key, id)
+		}
+		lines := strings.Split(strings.TrimSpace(text), "\n")
+		for i := len(lines) - 1; i >= 0; i-- { // seq gives the order, not the place in the table
+			do("INSERT INTO transcript_events VALUES ($1, $2, $3, 1)", id, i, lines[i])
+		}
+	}
+}
+
+// openBase makes an empty database and returns a function that changes it.
+func (d *fixture) openBase(name string) (do func(query string, args ...any)) {
+	d.t.Helper()
 	path := filepath.Join(d.home, filepath.FromSlash(name))
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		d.t.Fatal(err)
@@ -73,26 +92,14 @@ func (d *fixture) base(name, tables string, sessions map[string]string) {
 			d.t.Error(err)
 		}
 	})
-	do := func(query string, args ...any) {
+	do = func(query string, args ...any) {
 		if _, err := db.ExecContext(d.t.Context(), query, args...); err != nil {
 			d.t.Fatalf("%s: %v", query, err)
 		}
 	}
 	do("PRAGMA journal_mode = WAL")
 	do("PRAGMA wal_autocheckpoint = 0")
-	do(tables)
-	for _, key := range slices.Sorted(maps.Keys(sessions)) { // sessions that were reset come last
-		text, id := sessions[key], "id of "+key
-		if key, old := strings.CutPrefix(key, "old "); old {
-			do(`INSERT INTO former VALUES ($1, $2)`, key, id)
-		} else {
-			do(`INSERT INTO "index" VALUES ($1, $2)`, key, id)
-		}
-		lines := strings.Split(strings.TrimSpace(text), "\n")
-		for i := len(lines) - 1; i >= 0; i-- { // seq gives the order, not the place in the table
-			do("INSERT INTO transcript_events VALUES ($1, $2, $3, 1)", id, i, lines[i])
-		}
-	}
+	return do
 }
 
 // prompt returns the messages in the prompt of a conversation.
@@ -165,6 +172,65 @@ func TestOpenClawOldDatabase(t *testing.T) {
 		if got := d.prompt("telegram/42"); got != want {
 			t.Errorf("the prompt has %q, want %q", got, want)
 		}
+	}
+}
+
+// The tables with the jobs, as of June and of September 2026.
+const (
+	clawJobsJune = `CREATE TABLE cron_jobs (store_key TEXT NOT NULL, job_id TEXT NOT NULL,
+		name TEXT NOT NULL, enabled INTEGER NOT NULL, schedule_kind TEXT NOT NULL DEFAULT '',
+		payload_kind TEXT NOT NULL DEFAULT '', job_json TEXT NOT NULL,
+		state_json TEXT NOT NULL DEFAULT '{}', sort_order INTEGER NOT NULL DEFAULT 0,
+		updated_at INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (store_key, job_id))`
+	clawJobsSeptember = `CREATE TABLE cron_jobs (store_key TEXT NOT NULL, job_id TEXT NOT NULL,
+		declaration_key TEXT, name TEXT NOT NULL, enabled INTEGER NOT NULL, agent_id TEXT,
+		payload_kind TEXT NOT NULL DEFAULT '', job_json TEXT NOT NULL,
+		state_json TEXT NOT NULL DEFAULT '{}', sort_order INTEGER NOT NULL DEFAULT 0,
+		updated_at INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (store_key, job_id)) STRICT`
+)
+
+// TestOpenClawJobs checks the import of jobs from the databases of two versions of OpenClaw, and
+// from a file that was not moved into the database.
+func TestOpenClawJobs(t *testing.T) {
+	for _, table := range []string{clawJobsJune, clawJobsSeptember} {
+		d := newFixture(t)
+		const tea = `"schedule":{"kind":"cron","expr":"0 9 * * *","tz":"UTC","staggerMs":0},
+			"payload":{"kind":"agentTurn","message":"Make tea"},
+			"delivery":{"mode":"announce","channel":"telegram","to":"42"},"state":{}`
+		d.write("openclaw.json", "{}", "cron/jobs.json", `{"version":1,"jobs":[
+			{"name":"tea","enabled":true,`+tea+`},{"name":"more tea","enabled":true,`+tea+`}]}`)
+		do := d.openBase(clawState)
+		do(table)
+		for i, job := range []string{`{"name":"tea","enabled":true,` + tea + `}`,
+			`{"name":"off","enabled":true,` + tea + `}`,
+			`{"name":"topic","enabled":true,"schedule":{"kind":"every","everyMs":3600000,"anchorMs":1},
+				"payload":{"kind":"agentTurn","message":"look"},"createdAtMs":1770000000000,
+				"delivery":{"mode":"announce","channel":"telegram","to":"-100","threadId":7}}`,
+			`{"name":"once","schedule":{"kind":"at","at":"2030-03-17T17:46:40.000Z"},
+				"payload":{"kind":"systemEvent","text":"later"},"sessionTarget":"main"}`,
+			`{"name":"beat","schedule":{"kind":"every","everyMs":3600000},
+				"payload":{"kind":"heartbeat"}}`,
+			`damaged`,
+		} {
+			enabled := 1
+			if i == 1 {
+				enabled = 0
+			}
+			do(`INSERT INTO cron_jobs (store_key, job_id, name, enabled, job_json, sort_order)
+				VALUES ('/home/ann/.openclaw/cron/jobs.json', $1, '', $2, $3, $4)`,
+				fmt.Sprint(9-i), enabled, job, i)
+		}
+		at := "at 0 9 * * * (UTC)"
+		d.want(OpenClaw,
+			"new job "+clawState+", job 1 tea > telegram/42: "+at,
+			"new job "+clawState+", job 2 off > telegram/42: "+at+", paused",
+			"new job "+clawState+", job 3 topic > telegram/-100/7: "+d.every(),
+			"new job "+clawState+", job 4 once > telegram/42: "+d.at(),
+			"left job "+clawState+`, job 5 beat > : the gateway has no jobs of the kind "heartbeat"`,
+			"failed job "+clawState+", job 6 > : want a JSON object",
+			"same job cron/jobs.json, job 1 tea > telegram/42: "+at,
+			"new job cron/jobs.json, job 2 more tea > telegram/42: "+at,
+		)
 	}
 }
 

@@ -261,7 +261,8 @@ func (s *Source) Import(ctx context.Context, t Target, dry bool) ([]Item, error)
 	// documents are written.
 	for _, step := range []func(context.Context){
 		d.importAll, history{m}.importAll,
-		conversations{m, make(map[session.Key]bool)}.importAll, jobs{m}.importAll, d.commit,
+		conversations{m, make(map[session.Key]bool)}.importAll,
+		jobs{m, make(map[jobID]bool)}.importAll, d.commit,
 	} {
 		step(ctx)
 		if err := ctx.Err(); err != nil {

@@ -20,10 +20,33 @@ import (
 )
 
 // jobs imports scheduled jobs.
-type jobs struct{ *run }
+type jobs struct {
+	*run
+	found map[jobID]bool // jobs that this import has found
+}
 
-// importAll imports the jobs of all files.
+// A jobID tells jobs apart. The ids of the other agent mean nothing here.
+type jobID struct {
+	name, text, when string
+	to               bus.Address
+}
+
+func idOf(j *schedule.Job) jobID { return jobID{j.Name, j.Text, j.When.String(), j.To} }
+
+// clawState is the database in which OpenClaw keeps its jobs since June 2026.
+const clawState = "state/openclaw.sqlite"
+
+// importAll imports the jobs of OpenClaw's database, and those of all files. OpenClaw renames a
+// file when it has moved its jobs into the database.
 func (m jobs) importAll(ctx context.Context) {
+	if m.kind == OpenClaw && m.isFile(clawState) {
+		var list []json.RawMessage
+		err := withClawBase(ctx, m.Source, clawState, func(b *clawBase) (err error) {
+			list, err = b.jobs()
+			return err
+		})
+		m.importList(ctx, clawState, list, err)
+	}
 	files := []string{m.in("cron/jobs.json"), "cron/jobs.json"}
 	for _, name := range slices.Compact(files) { // both are the same file if the workspace has no home
 		text, err := m.read(name, maxJSON)
@@ -34,19 +57,24 @@ func (m jobs) importAll(ctx context.Context) {
 		if err == nil {
 			list, err = parseJobs(text)
 		}
-		if err != nil {
-			m.failed("job", name, err)
+		m.importList(ctx, name, list, err)
+	}
+}
+
+// importList imports the jobs of a file, unless reading them has failed with err.
+func (m jobs) importList(ctx context.Context, name string, list []json.RawMessage, err error) {
+	if err != nil {
+		m.failed("job", name, err)
+		return
+	}
+	for i, text := range list {
+		from := fmt.Sprintf("%s, job %d", name, i+1)
+		var j object
+		if json.Unmarshal(text, &j) != nil {
+			m.failed("job", from, errors.New("want a JSON object"))
 			continue
 		}
-		for i, text := range list {
-			from := fmt.Sprintf("%s, job %d", name, i+1)
-			var j object
-			if json.Unmarshal(text, &j) != nil {
-				m.failed("job", from, errors.New("want a JSON object"))
-				continue
-			}
-			m.importOne(ctx, from, j)
-		}
+		m.importOne(ctx, from, j)
 	}
 }
 
@@ -105,17 +133,16 @@ func (m jobs) importOne(ctx context.Context, from string, o object) {
 	m.report("job", name, j.To.String(), New, text)
 }
 
-// hasJob reports whether the same job already exists.
+// hasJob reports whether the same job already exists, or was found before.
 func (m jobs) hasJob(ctx context.Context, j schedule.Job) (bool, error) {
+	if m.found[idOf(&j)] {
+		return true, nil
+	}
+	m.found[idOf(&j)] = true
 	// A job that has ended here must not come back with a second import.
 	list, err := schedule.List(m.DB.Read(ctx), schedule.Filter{Over: true})
-	for _, here := range list {
-		if here.Name == j.Name && here.Text == j.Text && here.To == j.To &&
-			here.When.String() == j.When.String() {
-			return true, nil
-		}
-	}
-	return false, err
+	same := func(here schedule.Job) bool { return idOf(&here) == idOf(&j) }
+	return slices.ContainsFunc(list, same), err
 }
 
 // jobKinds are the kinds of jobs that an agent does, as the other programs spell them.
@@ -206,6 +233,9 @@ func (m jobs) target(payload object) (bus.Address, error) {
 		return m.book.address(key)
 	}
 	to = strings.TrimPrefix(to, channel+":") // OpenClaw may repeat it
+	if thread := payload.text("threadId"); thread != "" && !strings.Contains(to, ":") {
+		to += ":topic:" + thread
+	}
 	switch {
 	case to != "" && channel != "" && channel != "last":
 		return m.book.address(channel + ":" + to)
