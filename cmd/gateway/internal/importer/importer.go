@@ -6,13 +6,13 @@
 // import of the same home adds only new items. Links are never followed. Items that can't be read
 // are left out, with the reason.
 //
-// The formats are those of nanobot 0.1.0 to 0.2 of 2026 (sessions in the home or in the
-// workspace, with and without a key; HISTORY.md, history.jsonl and daily notes; jobs in camel or
-// snake case) and of PicoClaw 0.2 of 2026 (sessions as JSON lines with a .meta.json, which names
-// the conversation if the key is a hash; daily notes; accounts in channels or in channel_list), and
-// of OpenClaw up to September 2026 (sessions as trees of JSON lines with an index, or since July in
-// a SQLite database for each agent; archives of ended sessions, as lines or compressed; settings in
-// JSON5 that include other files).
+// The formats are those of nanobot 0.1.0 to August 2026 (sessions in the home, in the workspace, or
+// in a folder for each workspace, with and without a key; HISTORY.md, history.jsonl and daily
+// notes; jobs in camel or snake case) and of PicoClaw 0.2 of 2026 (sessions as JSON lines with a
+// .meta.json, which names the conversation if the key is a hash; daily notes; accounts in channels
+// or in channel_list), and of OpenClaw up to September 2026 (sessions as trees of JSON lines with
+// an index, or since July in a SQLite database for each agent; archives of ended sessions, as lines
+// or compressed; settings in JSON5 that include other files).
 //
 // Limits: a document has at most 1 MB, a line of a session 64 MB, other JSON files 16 MB, a
 // database 8 GB. The package owns no tables and no files. While it reads a database it has a copy

@@ -370,6 +370,22 @@ func TestOldNanobot(t *testing.T) {
 		"09:30  [2026-02-17 09:30] [RAW] More.", "00:00  A quiet day.")
 }
 
+// TestNanobotByWorkspace imports a home of nanobot since August 2026, which has a folder of
+// sessions for each workspace. Their names are the encoded keys. Later ones are in a database.
+func TestNanobotByWorkspace(t *testing.T) {
+	d := newFixture(t)
+	const dir = "sessions/0123456789abcdef0123456789abcdef/"
+	d.write("config.json", `{}`, dir+".workspace", "/home/ann/.nanobot/workspace\n",
+		dir+"dGVsZWdyYW06NDI.jsonl", `{"_type":"metadata","key":"telegram:42",`+
+			`"created_at":"2026-08-20T10:00:00","updated_at":"2026-08-20T12:00:00"}`+"\n"+
+			`{"role":"user","content":"Hello","timestamp":"2026-08-20T10:00:00"}`+"\n",
+		dir+"sessions.sqlite3", "SQLite", "sessions/other/telegram_43.jsonl", "x")
+	d.want(Nanobot,
+		"new session "+dir+"dGVsZWdyYW06NDI.jsonl > telegram/42: 1 messages",
+		"left session "+dir+"sessions.sqlite3 > : the import can't read the conversations in this "+
+			"database of a newer nanobot")
+}
+
 func TestPicoClaw(t *testing.T) {
 	d := newFixture(t)
 	d.write(

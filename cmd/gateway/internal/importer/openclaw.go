@@ -10,11 +10,14 @@ import (
 	"io/fs"
 	"iter"
 	"maps"
+	"os"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/klauspost/compress/zstd"
 
 	"gateway/agent/llm"
 	"gateway/bus"
@@ -444,4 +447,39 @@ func (a *clawAgent) place(ctx context.Context, t transcript) (bus.Address, error
 			t.key)
 	}
 	return chat, err
+}
+
+// A decompressed is a file that was compressed.
+type decompressed struct {
+	*zstd.Decoder
+	file *os.File
+	left int64 // bytes that may still be read
+}
+
+func decompress(f *os.File) (io.ReadSeekCloser, error) {
+	d, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxJSON))
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &decompressed{d, f, maxBase}, nil
+}
+
+func (d *decompressed) Read(p []byte) (int, error) {
+	n, err := d.Decoder.Read(p)
+	if d.left -= int64(n); d.left < 0 {
+		return 0, fmt.Errorf("it has more than %d bytes", int64(maxBase))
+	}
+	return n, err
+}
+
+// Seek goes back to the beginning, the only place to which callers go.
+func (d *decompressed) Seek(int64, int) (int64, error) {
+	d.left = maxBase
+	_, err := d.file.Seek(0, io.SeekStart)
+	return 0, errors.Join(err, d.Reset(d.file))
+}
+
+func (d *decompressed) Close() error {
+	d.Decoder.Close()
+	return d.file.Close()
 }

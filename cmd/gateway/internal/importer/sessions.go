@@ -9,14 +9,12 @@ import (
 	"io"
 	"io/fs"
 	"iter"
-	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/klauspost/compress/zstd"
 
 	"gateway/agent/llm"
 	"gateway/bus"
@@ -271,21 +269,37 @@ func (m conversations) importAll(ctx context.Context) {
 	}
 	dirs := []string{m.in("sessions"), "sessions"}
 	for _, dir := range slices.Compact(dirs) { // both are the same folder if the workspace has no home
-		entries, err := m.list(dir)
-		if err != nil {
-			m.failed("session", dir, err)
-			continue
-		}
-		for _, e := range entries {
-			name := path.Join(dir, e.Name())
-			switch ext := path.Ext(name); {
-			case e.IsDir(), strings.HasSuffix(name, ".meta.json"), ctx.Err() != nil:
-			case ext == ".jsonl":
-				m.importOne(ctx, inFile(m.Source, name, ""))
-			case ext == ".json":
-				m.failed("session", name, skipError("an old version of PicoClaw wrote it: start a "+
-					"newer one, which converts it to .jsonl"))
+		m.importFolder(ctx, dir)
+	}
+}
+
+// workspaceID matches the folders in which nanobot keeps the sessions of a workspace since August
+// 2026.
+var workspaceID = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// importFolder imports the sessions of a folder.
+func (m conversations) importFolder(ctx context.Context, dir string) {
+	entries, err := m.list(dir)
+	if err != nil {
+		m.failed("session", dir, err)
+		return
+	}
+	for _, e := range entries {
+		name := path.Join(dir, e.Name())
+		switch ext := path.Ext(name); {
+		case ctx.Err() != nil, strings.HasSuffix(name, ".meta.json"):
+		case e.IsDir():
+			if workspaceID.MatchString(e.Name()) {
+				m.importFolder(ctx, name)
 			}
+		case ext == ".jsonl":
+			m.importOne(ctx, inFile(m.Source, name, ""))
+		case ext == ".json":
+			m.failed("session", name, skipError("an old version of PicoClaw wrote it: start a "+
+				"newer one, which converts it to .jsonl"))
+		case ext == ".sqlite3":
+			m.failed("session", name, skipError("the import can't read the conversations in this "+
+				"database of a newer nanobot"))
 		}
 	}
 }
@@ -314,41 +328,6 @@ func inFile(s *Source, name, key string) transcript {
 			}
 			return decompress(f)
 		}}
-}
-
-// A decompressed is a file that was compressed.
-type decompressed struct {
-	*zstd.Decoder
-	file *os.File
-	left int64 // bytes that may still be read
-}
-
-func decompress(f *os.File) (io.ReadSeekCloser, error) {
-	d, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxJSON))
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return &decompressed{d, f, maxBase}, nil
-}
-
-func (d *decompressed) Read(p []byte) (int, error) {
-	n, err := d.Decoder.Read(p)
-	if d.left -= int64(n); d.left < 0 {
-		return 0, fmt.Errorf("it has more than %d bytes", int64(maxBase))
-	}
-	return n, err
-}
-
-// Seek goes back to the beginning, the only place to which callers go.
-func (d *decompressed) Seek(int64, int) (int64, error) {
-	d.left = maxBase
-	_, err := d.file.Seek(0, io.SeekStart)
-	return 0, errors.Join(err, d.Reset(d.file))
-}
-
-func (d *decompressed) Close() error {
-	d.Decoder.Close()
-	return d.file.Close()
 }
 
 // importOne imports the session of one conversation.
