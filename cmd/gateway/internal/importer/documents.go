@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -46,6 +47,10 @@ type documents struct {
 
 // importAll imports all documents.
 func (m documents) importAll(ctx context.Context) {
+	if dir := m.elsewhere(); dir != "" {
+		m.failed("document", dir, skipError("the workspace with the documents is not in this home: "+
+			"import that folder, too"))
+	}
 	for _, p := range places {
 		text, err := m.read(m.in(p.from), maxDocument)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -65,6 +70,19 @@ func (m documents) importAll(ctx context.Context) {
 		}
 		m.importOne(ctx, m.in(p.from), scope, p.to, string(text))
 	}
+}
+
+// elsewhere returns the workspace that the settings name if it is not the one in the home, or "".
+// The home can be a copy, so only the names of the folders are compared.
+func (m documents) elsewhere() string {
+	agents, _ := m.config.table("agents") // settings of another type name no workspace
+	defaults, _ := agents.table("defaults")
+	dir := defaults.text("workspace")
+	name := path.Base(strings.ReplaceAll(dir, `\`, "/"))
+	if dir == "" || m.workspace == "." || name == m.workspace && m.isFolder(m.workspace) {
+		return ""
+	}
+	return dir
 }
 
 // importOne imports one text. If a different document exists already, it writes NAME.imported.md.

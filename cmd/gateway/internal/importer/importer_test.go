@@ -386,6 +386,28 @@ func TestNanobotByWorkspace(t *testing.T) {
 			"database of a newer nanobot")
 }
 
+// TestWorkspaceElsewhere imports homes whose settings name a workspace. If it is not in the home,
+// the import says where the documents are.
+func TestWorkspaceElsewhere(t *testing.T) {
+	const left = " > : the workspace with the documents is not in this home: import that folder, too"
+	for dir, want := range map[string][]string{
+		"~/notes":                {"left document ~/notes" + left},
+		`C:\\Users\\Ann\\notes`:  {`left document C:\Users\Ann\notes` + left},
+		"/home/ann/x/workspace/": {"new document workspace/SOUL.md > shared/SOUL.md: 9 bytes"},
+		"":                       {"new document workspace/SOUL.md > shared/SOUL.md: 9 bytes"},
+	} {
+		for _, kind := range []Kind{Nanobot, PicoClaw, OpenClaw} {
+			d := newFixture(t)
+			settings := `{"agents":{"defaults":{"workspace":"` + dir + `"}}}`
+			d.write("config.json", settings, "openclaw.json", settings)
+			if strings.HasPrefix(want[0], "new") {
+				d.write("workspace/SOUL.md", "Be quick.")
+			}
+			d.want(kind, want...)
+		}
+	}
+}
+
 func TestPicoClaw(t *testing.T) {
 	d := newFixture(t)
 	d.write(
