@@ -279,8 +279,10 @@ func paragraphs(r io.Reader, loc *time.Location) iter.Seq2[event, error] {
 	}
 }
 
-// dayName matches the names of daily notes: 2026-02-16.md or 202602/20260216.md.
-var dayName = regexp.MustCompile(`^(\d{4})-?(\d{2})-?(\d{2})\.md$`)
+// dayName matches the names of daily notes: 2026-02-16.md or 202602/20260216.md. OpenClaw gives the
+// notes of an ended conversation a name, too: 2026-02-16-vendor-pitch.md.
+var dayName = regexp.MustCompile(
+	`^(\d{4})-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])(?:-.+)?\.md$`)
 
 // notes returns the files with daily notes in the memory folder.
 func (s *Source) notes() (list []string, err error) {

@@ -59,6 +59,8 @@ func TestOpenClaw(t *testing.T) {
 		"workspace/USER.md", "Anna",
 		"workspace/MEMORY.md", "The dog is Bello.",
 		"workspace/memory/2026-11-02.md", "Went to Rome.",
+		"workspace/memory/2026-11-02-trip-to-rome.md", "# Session: 2026-11-02\n\nRome is old.",
+		"workspace/memory/20261502-x.md", "These are no notes of a day.",
 		"agents/main/sessions/sessions.json", `{
 			"agent:main:main":{"sessionId":"a1"},
 			"agent:main:telegram:group:-100":{"sessionId":"b2",
@@ -88,6 +90,8 @@ func TestOpenClaw(t *testing.T) {
 		"new document workspace/MEMORY.md > person-1/MEMORY.md: 17 bytes",
 		"new document workspace/USER.md > person-1/USER.md: 4 bytes",
 		"new document workspace/AGENTS.md > shared/AGENTS.md: 8 bytes",
+		"new history workspace/memory/2026-11-02-trip-to-rome.md > person-1/history.jsonl: "+
+			"1 entries of 1",
 		"new history workspace/memory/2026-11-02.md > person-1/history.jsonl: 1 entries of 1",
 		"left session agents/main/sessions/gone.jsonl > : its transcript is missing",
 		"left session agents/main/sessions/c3.jsonl > : this person's chat here is not known "+
