@@ -42,9 +42,12 @@ func Text(docs *document.Documents, s memory.Scope) string {
 // checked matches a checked item that is not indented, with its line end.
 var checked = regexp.MustCompile(`(?m)^- \[[xX]\].*(?:\n|\z)`)
 
-// IsOpen reports whether the HEARTBEAT.md of a scope contains an unchecked item ("- [ ] text").
-func (f *Finder) IsOpen(s memory.Scope) bool {
-	for line := range strings.Lines(comments.ReplaceAllString(Text(f.Documents, s), "")) {
+// IsOpen reports whether the HEARTBEAT.md of a scope contains an open item.
+func (f *Finder) IsOpen(s memory.Scope) bool { return HasOpen(Text(f.Documents, s)) }
+
+// HasOpen reports whether a HEARTBEAT.md contains an open item: an unchecked one ("- [ ] text").
+func HasOpen(text string) bool {
+	for line := range strings.Lines(comments.ReplaceAllString(text, "")) {
 		item, ok := strings.CutPrefix(strings.TrimRight(line, " \t\r\n"), "- [ ]")
 		if ok && strings.TrimSpace(item) != "" {
 			return true

@@ -143,8 +143,8 @@ var imports = map[string]string{
 	"cmd/gateway/internal/doctor": "store bus agent/persona agent/policy agent/suggest " +
 		"agent/tools/shell/sandbox " +
 		"channels/gate channels/whatsapp cmd/gateway/internal/config cmd/gateway/internal/ops",
-	"cmd/gateway/internal/importer": "agent/llm agent/schedule bus channels/gate memory " +
-		"memory/document memory/version session store store/plaintext",
+	"cmd/gateway/internal/importer": "agent/heartbeat agent/llm agent/schedule bus " +
+		"channels/gate memory memory/document memory/version session store store/plaintext",
 	"cmd/gateway/internal/display": "store/plaintext",
 	"cmd/gateway/internal/app": "agent agent/activity agent/attachment agent/audit " +
 		"agent/background agent/budget agent/command agent/export agent/extract " +

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"gateway/agent/heartbeat"
 	"gateway/memory"
 	"gateway/memory/document"
 	"gateway/memory/version"
@@ -116,6 +117,9 @@ func (m documents) importOne(
 			}
 		}
 		note := fmt.Sprintf("%d bytes", len(text))
+		if path.Base(from) == document.Heartbeat && !heartbeat.HasOpen(text) {
+			note += "; the agent checks only open items (- [ ] …), and it has none: add the marks"
+		}
 		if strings.HasSuffix(name, ".imported.md") {
 			note += "; your document stays: merge the two by hand"
 		}

@@ -57,6 +57,7 @@ func TestOpenClaw(t *testing.T) {
 }`,
 		"workspace/AGENTS.md", "Be kind.",
 		"workspace/USER.md", "Anna",
+		"workspace/HEARTBEAT.md", "## Mail\n- look at the inbox\n",
 		"workspace/MEMORY.md", "The dog is Bello.",
 		"workspace/memory/2026-11-02.md", "Went to Rome.",
 		"workspace/memory/2026-11-02-trip-to-rome.md", "# Session: 2026-11-02\n\nRome is old.",
@@ -89,6 +90,8 @@ func TestOpenClaw(t *testing.T) {
 		"left setting mcp.servers.notes > : here: [mcp.notes]",
 		"new document workspace/MEMORY.md > person-1/MEMORY.md: 17 bytes",
 		"new document workspace/USER.md > person-1/USER.md: 4 bytes",
+		"new document workspace/HEARTBEAT.md > person-1/HEARTBEAT.md: 28 bytes; the agent checks "+
+			"only open items (- [ ] …), and it has none: add the marks",
 		"new document workspace/AGENTS.md > shared/AGENTS.md: 8 bytes",
 		"new history workspace/memory/2026-11-02-trip-to-rome.md > person-1/history.jsonl: "+
 			"1 entries of 1",
