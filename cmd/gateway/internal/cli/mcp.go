@@ -90,7 +90,16 @@ func (b backend) Sessions(ctx context.Context, limit int) ([]session.Info, error
 func (b backend) Recall(
 	ctx context.Context, query, name string, limit int,
 ) ([]mcpserver.Hit, error) {
-	found, err := session.Search(b.db.Read(ctx), query, name, limit)
+	q := b.db.Read(ctx)
+	if name != "" {
+		switch _, known, err := session.Named(q, name); {
+		case err != nil:
+			return nil, err
+		case !known:
+			return nil, fmt.Errorf("there is no session %q: the tool sessions lists them", name)
+		}
+	}
+	found, err := session.Search(q, query, name, limit)
 	var hits []mcpserver.Hit
 	for _, f := range found {
 		hits = append(hits, mcpserver.Hit{Session: f.Session, Time: f.Time,
