@@ -213,6 +213,40 @@ func TestFailingJob(t *testing.T) {
 	}
 }
 
+// The run of a job that is paused or removed meanwhile is not tried again. People read why, and no
+// promise that it is done again.
+func TestFailingJobThatHasEnded(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		end  func(s *schedule.Scheduler, tx *store.Tx, id int64) error
+		said string
+	}{
+		{func(s *schedule.Scheduler, tx *store.Tx, id int64) error {
+			return s.Pause(tx, id, "", time.Now())
+		}, "\n\nIt is paused; `/jobs run 1` does it now."},
+		{func(s *schedule.Scheduler, tx *store.Tx, id int64) error {
+			return s.Remove(tx, id, time.Now())
+		}, ""},
+	} {
+		inWorld(t, func(w *world) {
+			w.jobs(schedule.Options{})
+			release := make(chan struct{})
+			w.model.Queue(held(llmtest.Fail(llm.Unavailable), release))
+			w.start()
+			j := every(w, w.job("a", schedule.Task, "feed the cat"), "1m")
+			w.add(j)
+			w.tx(func(tx *store.Tx) error { return tt.end(w.deps.Jobs, tx, j.ID) })
+			close(release)
+			w.wantQuiet()
+			told := w.outbox("a")
+			if len(told) != 1 || !strings.HasPrefix(told[0].Text, "I could not do the job “look”: ") ||
+				!strings.HasSuffix(told[0].Text, tt.said) || strings.Contains(told[0].Text, "again at") {
+				t.Errorf("people were told %+v, want the reason and %q", told, tt.said)
+			}
+		})
+	}
+}
+
 // An attempt has failed if its turn can't be ended in order, or if it is given up after crashes.
 // The job then makes another attempt.
 func TestJobAbandoned(t *testing.T) {

@@ -129,7 +129,7 @@ func (t *turn) deliverFailure(tx *store.Tx, out bus.OutboundMessage) error {
 	if origin.Run == 0 {
 		return t.deliver(tx, out)
 	}
-	job, _, err := schedule.RunOf(tx, origin.Run)
+	job, run, err := schedule.RunOf(tx, origin.Run)
 	if errors.Is(err, schedule.ErrNone) {
 		return nil // the run was erased
 	}
@@ -150,7 +150,7 @@ func (t *turn) deliverFailure(tx *store.Tx, out bus.OutboundMessage) error {
 		}
 		return t.env.Outbox.Put(tx, out, now)
 	}
-	out.Text = givenUpText(&job, reason)
+	out.Text = givenUpText(&job, run.Attempts, reason)
 	if err := t.env.Outbox.Put(tx, out, now); err != nil {
 		return err
 	}
@@ -161,14 +161,24 @@ func (t *turn) deliverFailure(tx *store.Tx, out bus.OutboundMessage) error {
 }
 
 // givenUpText returns what people read about a run that was given up. For a reminder it includes
-// the text.
-func givenUpText(j *schedule.Job, reason string) string {
+// the text. The run of a job that was paused or removed meanwhile is given up after any attempt.
+func givenUpText(j *schedule.Job, attempts int, reason string) string {
 	if j.Kind == schedule.Reminder {
 		return schedule.ReminderMark + j.Text
 	}
-	return fmt.Sprintf("I have tried several times to do the job “%s”, and given up: %s\n\n"+
-		"It is done again at its next time, if it has one; `/jobs run %d` does it now.",
-		j.Name, reason, j.ID)
+	text := "I have tried several times to do the job “%s”, and given up: %s"
+	if attempts == 1 {
+		text = "I could not do the job “%s”: %s"
+	}
+	text = fmt.Sprintf(text, j.Name, reason)
+	switch j.State {
+	case schedule.Active, schedule.Ended:
+		text += fmt.Sprintf("\n\nIt is done again at its next time, if it has one; `/jobs run %d` does "+
+			"it now.", j.ID)
+	case schedule.Paused:
+		text += fmt.Sprintf("\n\nIt is paused; `/jobs run %d` does it now.", j.ID)
+	}
+	return text
 }
 
 // proactiveMessage returns what the model sees of a message of a job, a heartbeat or a hook. when
