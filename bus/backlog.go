@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sort"
 	"time"
 
 	"gateway/store"
@@ -55,11 +56,30 @@ func DeadLetters(q store.Queryer) (n int, err error) {
 }
 
 // LastAccepted returns the time at which the newest message was accepted, of those accepted before
-// the given time, or the zero time if the inbox has none.
+// the given time, or the zero time if the inbox has none. It searches by halves, because times
+// ascend with the ids. If the clock was once set back, it may return the time of an older message.
 func LastAccepted(q store.Queryer, before time.Time) (time.Time, error) {
+	newest, err := NewInbox().Newest(q)
+	late := sort.Search(int(newest)+1, func(id int) bool {
+		if err != nil {
+			return true
+		}
+		var at time.Time
+		at, err = acceptedAt(q, int64(id))
+		return !at.Before(before) // false if there is no such message
+	})
+	if err != nil {
+		return time.Time{}, err
+	}
+	return acceptedAt(q, int64(late)-1)
+}
+
+// acceptedAt returns the time at which the newest message was accepted, of those with an id up to
+// the given one, or the zero time if there is none.
+func acceptedAt(q store.Queryer, id int64) (time.Time, error) {
 	var ms int64
-	err := q.QueryRow("SELECT received_ms FROM inbox WHERE received_ms < $1 ORDER BY id DESC LIMIT 1",
-		before.UnixMilli()).Scan(&ms)
+	err := q.QueryRow("SELECT received_ms FROM inbox WHERE id <= $1 ORDER BY id DESC LIMIT 1", id).
+		Scan(&ms)
 	if errors.Is(err, sql.ErrNoRows) {
 		return time.Time{}, nil
 	}

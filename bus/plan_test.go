@@ -1,6 +1,8 @@
 package bus
 
 import (
+	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +70,52 @@ func TestUnfinishedByIndex(t *testing.T) {
 				t.Errorf("%s: the plan is %q, want the index inbox_open", name, plan)
 			}
 		}
+	}
+}
+
+// The newest message before a time is found through the ids, no matter how many messages came
+// later. Ids of deleted messages are no obstacle.
+func TestLastAccepted(t *testing.T) {
+	f := newInboxFixture(t)
+	start, here := f.now, Address{Account: "x", Chat: "a"}
+	ask := func(before time.Time) time.Time {
+		p := &plantest.Plans{Queryer: f.read(), T: t}
+		at, err := LastAccepted(p, before)
+		f.must(err)
+		for _, plan := range p.Seen {
+			if plan != "SEARCH inbox" && !strings.Contains(plan, "PRIMARY KEY (rowid<?)") {
+				t.Fatalf("the plan is %q, want one that reads one row", plan)
+			}
+		}
+		return at
+	}
+	if at := ask(start); !at.IsZero() {
+		t.Errorf("the newest message of an empty inbox was accepted at %v", at)
+	}
+	const messages = 50
+	for i := range messages {
+		f.now = start.Add(time.Duration(i/2) * time.Second) // pairs have the same time
+		f.put(here, strconv.Itoa(i), "hello")
+	}
+	f.tx(func(tx *store.Tx) error {
+		_, err := tx.Exec("DELETE FROM inbox WHERE id <= 4 OR id BETWEEN 11 AND 20")
+		return err
+	})
+	for second := range messages/2 + 2 {
+		want := start.Add(time.Duration(min(second, messages/2)-1) * time.Second)
+		switch {
+		case second <= 2:
+			want = time.Time{}
+		case second > 5 && second <= 10:
+			want = start.Add(4 * time.Second)
+		}
+		if at := ask(start.Add(time.Duration(second) * time.Second)); !at.Equal(want) {
+			t.Errorf("before second %d: %v, want %v", second, at, want)
+		}
+	}
+	last := start.Add((messages/2 - 1) * time.Second)
+	if at := ask(time.UnixMilli(math.MaxInt64)); !at.Equal(last) {
+		t.Errorf("the newest message of all was accepted at %v, want %v", at, last)
 	}
 }
 

@@ -61,7 +61,8 @@ func MoveChoices(tx *store.Tx, from, to Key, now time.Time) error {
 	return store.Wrap(err, "session: move the choices of %s", from)
 }
 
-// Chosen returns the choices of all sessions that have some.
+// Chosen returns the choices of all sessions that have some. The condition is that of the index
+// sessions_chosen, so a choice that is added to allChoices needs a new index.
 func Chosen(q store.Queryer) (map[Key]Choices, error) {
 	chosen := make(map[Key]Choices)
 	err := store.Each(q, "session: read choices", func(scan store.Scan) error {

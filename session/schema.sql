@@ -35,6 +35,8 @@ CREATE TABLE sessions (
 );
 CREATE INDEX sessions_scope ON sessions (scope);
 CREATE INDEX sessions_untidy ON sessions (tidy) WHERE tidy = 0;
+CREATE INDEX sessions_chosen ON sessions (key) WHERE queue_mode <> '' OR model <> ''
+	OR effort <> '' OR voice <> '' OR activity <> '';
 
 CREATE TABLE turns (
 	id         IDENTITY PRIMARY KEY,

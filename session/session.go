@@ -24,7 +24,7 @@ import (
 var tables string
 
 // Migration creates the tables of this package.
-var Migration = store.Migration{Package: "session", Tables: tables, Version: 13, Steps: []string{`
+var Migration = store.Migration{Package: "session", Tables: tables, Version: 14, Steps: []string{`
 CREATE TABLE sessions (
 	key        TEXT PRIMARY KEY,
 	account    TEXT NOT NULL,
@@ -131,7 +131,10 @@ UPDATE sessions SET began_ms = created_ms;`, `
 ALTER TABLE sessions ADD COLUMN activity TEXT NOT NULL DEFAULT ''; -- how much work is shown`, `
 -- Without the time, a turn need not write the index.
 DROP INDEX sessions_idle;
-CREATE INDEX sessions_untidy ON sessions (tidy) WHERE tidy = 0;`}}
+CREATE INDEX sessions_untidy ON sessions (tidy) WHERE tidy = 0;`, `
+-- A start reads what people have chosen. Few of them have.
+CREATE INDEX sessions_chosen ON sessions (key) WHERE queue_mode <> '' OR model <> ''
+	OR effort <> '' OR voice <> '' OR activity <> '';`}}
 
 // erasedOf returns an SQL expression for the id up to which the messages of a session are erased
 // and must not be read. session is an SQL expression. Where another bound of m.id applies, a unary

@@ -120,6 +120,17 @@ func TestRunningByIndex(t *testing.T) {
 	}
 }
 
+// The choices of people are found by an index that has only sessions with a choice.
+func TestChosenByIndex(t *testing.T) {
+	f := newFixture(t)
+	p := &plantest.Plans{Queryer: f.read(), T: t}
+	_, err := Chosen(p)
+	f.must(err)
+	if len(p.Seen) != 1 || !strings.Contains(p.Seen[0], "INDEX sessions_chosen") {
+		t.Errorf("the plans are %q, want one with the index sessions_chosen", p.Seen)
+	}
+}
+
 func (f *fixture) wantRunning(want ...int64) {
 	f.t.Helper()
 	list, err := RunningTurns(f.read())
