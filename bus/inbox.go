@@ -229,14 +229,16 @@ func ChatsOf(q store.Queryer, person int64) ([]Address, error) {
 			AND origin = 'person' ORDER BY id DESC LIMIT 1) ORDER BY account, chat`, person)
 }
 
+const waitingInChat = isWaiting + " AND account = $1 AND chat = $2 AND id <= $3"
+
 // DropAll gives up the waiting messages of a chat with all its threads, up to the Seq upTo, and
 // returns them, except those that can't be read. The caller continues with [Inbox.Erase].
 func (in *Inbox) DropAll(tx *store.Tx, a Address, upTo int64) ([]Received, error) {
-	const which = "account = $1 AND chat = $2 AND id <= $3 AND state = 'waiting'"
-	list, err := readInbox(tx, which+" ORDER BY id", a.Account, a.Chat, upTo)
+	list, err := readInbox(tx, waitingInChat+" ORDER BY id", a.Account, a.Chat, upTo)
 	if _, bad := store.RowErrors(err); err != nil && !bad {
 		return nil, err
 	}
-	_, err = setInbox(tx, "UPDATE inbox SET state = 'dropped' WHERE "+which, a.Account, a.Chat, upTo)
+	_, err = setInbox(tx, "UPDATE inbox SET state = 'dropped' WHERE "+waitingInChat, a.Account,
+		a.Chat, upTo)
 	return list, err
 }

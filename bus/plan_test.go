@@ -57,6 +57,10 @@ func TestUnfinishedByIndex(t *testing.T) {
 			_, err := anyRow(q, here, "inbox WHERE state = 'waiting'", "inbox WHERE state = 'taken'")
 			return err
 		},
+		"DropAll, in order": func(q store.Queryer) error {
+			_, err := readInbox(q, waitingInChat+" ORDER BY id", "x", "a", 1)
+			return err
+		},
 	} {
 		p := &plantest.Plans{Queryer: f.read(), T: t}
 		f.must(read(p))

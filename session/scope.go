@@ -84,14 +84,23 @@ func OfScope(q store.Queryer, s memory.Scope) ([]Key, error) {
 // OfPerson returns the keys of the conversation that a person has in all direct chats, and of the
 // sessions that work for it. Until its first turn that conversation has no scope.
 func OfPerson(q store.Queryer, person int64) ([]Key, error) {
-	return keys(q, "WHERE person = $1 AND person <> 0 ORDER BY key", person)
+	return keys(q, "WHERE "+ofName+" AND person = $2 AND person <> 0 ORDER BY key",
+		Key{Person: person}.String(), person)
 }
 
 // OfChat returns the keys of the sessions of a chat, including those of its threads and of
 // sub-agents.
 func OfChat(q store.Queryer, a bus.Address) ([]Key, error) {
-	return keys(q, "WHERE account = $1 AND chat = $2 ORDER BY key", a.Account, a.Chat)
+	chat := bus.Address{Account: a.Account, Chat: a.Chat}
+	return keys(q, "WHERE "+ofName+" AND account = $2 AND chat = $3 ORDER BY key", chat.String(),
+		a.Account, a.Chat)
 }
+
+// ofName is the condition of the session with the name $1, and of those whose names continue it
+// with a thread or a mark. The database finds them by the index of the names: "0" follows "/", and
+// "$" follows "#".
+const ofName = `(key = $1 OR key >= $1 || '/' AND key < $1 || '0'
+	OR key >= $1 || '#' AND key < $1 || '$')`
 
 // SetScope sets the scope of a session, without moving the data of the scope.
 func SetScope(tx *store.Tx, key Key, s memory.Scope) error {

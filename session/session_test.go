@@ -131,6 +131,59 @@ func TestChosenByIndex(t *testing.T) {
 	}
 }
 
+// A chat has the sessions of its threads, members and jobs, but not those of chats whose names
+// begin like its name. The same holds for people.
+func TestOfChat(t *testing.T) {
+	f := newFixture(t)
+	thread := KeyOf(bus.Address{Account: "test", Chat: "a", Thread: "5"})
+	want := []Key{KeyOf(chat), thread, thread.OfJob(7), KeyOf(chat).OfHook("h").OfTask("1")}
+	want = append(want, Key{Conversation: chat, Speaker: "9"})
+	mine := []Key{{Person: 1}, Key{Person: 1}.OfRun(3)}
+	others := []Key{{Person: 11}, {Person: 10}}
+	for _, name := range []string{"a0", "a!", "a\"", "a$", "a.", "aa", "b"} {
+		others = append(others, KeyOf(bus.Address{Account: "test", Chat: name}))
+	}
+	for _, key := range slices.Concat(want, mine, others) {
+		f.must(f.tx(func(tx *store.Tx) error {
+			turn := Turn{Session: key, Address: bus.Address{Account: "test", Chat: "z"}}
+			_, err := BeginTurn(tx, &turn, "Title", lease, f.now)
+			return err
+		}))
+	}
+	same := func(got []Key, err error, want []Key) {
+		t.Helper()
+		f.must(err)
+		for _, key := range want {
+			if !slices.Contains(got, key) {
+				t.Errorf("the sessions %v lack %v", got, key)
+			}
+		}
+		if len(got) != len(want) {
+			t.Errorf("%d sessions %v, want %v", len(got), got, want)
+		}
+	}
+	chats, err := OfChat(f.read(), chat)
+	same(chats, err, want)
+	people, err := OfPerson(f.read(), 1)
+	same(people, err, mine)
+	nobodys, err := OfPerson(f.read(), 0)
+	same(nobodys, err, nil)
+}
+
+// The sessions of a chat and of a person are found by their names, no matter how many sessions
+// there are.
+func TestSessionsByIndex(t *testing.T) {
+	f := newFixture(t)
+	p := &plantest.Plans{Queryer: f.read(), T: t}
+	_, err := OfChat(p, chat)
+	f.must(err)
+	_, err = OfPerson(p, 1)
+	f.must(err)
+	_, err = OfScope(p, "person-1")
+	f.must(err)
+	p.WantNoScan()
+}
+
 func (f *fixture) wantRunning(want ...int64) {
 	f.t.Helper()
 	list, err := RunningTurns(f.read())

@@ -34,7 +34,12 @@ CREATE TABLE audits (
 	account TEXT NOT NULL, -- with chat: where; or ''
 	chat    TEXT NOT NULL,
 	rules   TEXT NOT NULL -- of a change of the rules: what they are now; see Rules
-);`}}
+);`, `
+-- For erasing and linking people, which must not read all entries.
+CREATE INDEX audits_whom ON audits (whom) WHERE whom <> 0;
+CREATE INDEX audits_person ON audits (person) WHERE person <> 0;
+CREATE INDEX audits_author ON audits (by_whom, person);
+CREATE INDEX audits_chat ON audits (account, chat) WHERE chat <> '';`}}
 
 // The authors of entries that no person in a chat caused.
 const (
@@ -162,22 +167,28 @@ func Prune(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
 		Step(tx, before, after)
 }
 
+// The conditions of entries. The database finds the entries by an index.
+const (
+	ofWhom   = " WHERE whom = $1 AND whom <> 0"
+	ofPerson = " WHERE person = $1 AND person <> 0"
+	ofAuthor = " WHERE by_whom = $1 AND person = $2"
+	ofChat   = " WHERE account = $1 AND chat = $2 AND chat <> ''"
+)
+
 // Erase removes the personal content of entries about or by a person (0: nobody), and the subject
 // and the chat of entries from chats. The entries themselves stay.
 func Erase(tx *store.Tx, person int64, chats []bus.Address) error {
-	if person != 0 {
-		_, err := tx.Exec("UPDATE audits SET about = '', whom = 0 WHERE whom = $1", person)
-		if err == nil {
-			_, err = tx.Exec("UPDATE audits SET about = '', by_whom = '', name = '', person = 0, "+
-				"account = '', chat = '' WHERE person = $1", person)
-		}
-		if err != nil {
-			return fmt.Errorf("audit: erase person %d: %w", person, err)
-		}
+	_, err := tx.Exec("UPDATE audits SET about = '', whom = 0"+ofWhom, person)
+	if err == nil {
+		_, err = tx.Exec("UPDATE audits SET about = '', by_whom = '', name = '', person = 0, "+
+			"account = '', chat = ''"+ofPerson, person)
+	}
+	if err != nil {
+		return fmt.Errorf("audit: erase person %d: %w", person, err)
 	}
 	for _, a := range chats {
-		_, err := tx.Exec("UPDATE audits SET about = '', account = '', chat = '' "+
-			"WHERE account = $1 AND chat = $2", a.Account, a.Chat)
+		_, err := tx.Exec("UPDATE audits SET about = '', account = '', chat = ''"+ofChat, a.Account,
+			a.Chat)
 		if err != nil {
 			return fmt.Errorf("audit: erase chat %s: %w", a, err)
 		}
@@ -189,15 +200,15 @@ func Erase(tx *store.Tx, person int64, chats []bus.Address) error {
 // configuration can admit such senders.
 func EraseSender(tx *store.Tx, account, sender string) error {
 	_, err := tx.Exec("UPDATE audits SET about = '', by_whom = '', name = '', account = '', "+
-		"chat = '' WHERE by_whom = $1 AND person = 0", account+"/"+sender)
+		"chat = ''"+ofAuthor, account+"/"+sender, 0)
 	return store.Wrap(err, "audit: erase a sender of %s", account)
 }
 
 // Link gives the entries of the person other to the person id, after the two were linked.
 func Link(tx *store.Tx, id, other int64) error {
-	_, err := tx.Exec("UPDATE audits SET whom = $1 WHERE whom = $2", id, other)
+	_, err := tx.Exec("UPDATE audits SET whom = $2"+ofWhom, other, id)
 	if err == nil {
-		_, err = tx.Exec("UPDATE audits SET person = $1 WHERE person = $2", id, other)
+		_, err = tx.Exec("UPDATE audits SET person = $2"+ofPerson, other, id)
 	}
 	return store.Wrap(err, "audit: link person %d to %d", other, id)
 }
@@ -205,8 +216,7 @@ func Link(tx *store.Tx, id, other int64) error {
 // Unlink gives the entries by a sender to the person to, after the sender was unlinked from the
 // person from. Entries about the person from stay theirs, because they may be about either.
 func Unlink(tx *store.Tx, account, sender string, from, to int64) error {
-	_, err := tx.Exec("UPDATE audits SET person = $3 WHERE by_whom = $1 AND person = $2",
-		account+"/"+sender, from, to)
+	_, err := tx.Exec("UPDATE audits SET person = $3"+ofAuthor, account+"/"+sender, from, to)
 	return store.Wrap(err, "audit: unlink %s on %s from person %d", sender, account, from)
 }
 

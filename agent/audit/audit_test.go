@@ -8,6 +8,7 @@ import (
 
 	"gateway/bus"
 	"gateway/store"
+	"gateway/store/plantest"
 )
 
 type fixture struct {
@@ -146,4 +147,15 @@ func TestPruneAndPages(t *testing.T) {
 	if list, err = List(f.db.Read(t.Context()), 9, 3); err != nil || len(list) != 0 {
 		t.Errorf("there is also %v, %v", list, err)
 	}
+}
+
+// Erasing and linking people does not read the entries of everybody.
+func TestEraseByIndex(t *testing.T) {
+	f := newFixture(t)
+	p := &plantest.Plans{Queryer: f.db.Read(t.Context()), T: t}
+	p.Explain("UPDATE audits SET whom = 0"+ofWhom, 1)
+	p.Explain("UPDATE audits SET person = 0"+ofPerson, 1)
+	p.Explain("UPDATE audits SET name = ''"+ofAuthor, "x/1", 0)
+	p.Explain("UPDATE audits SET chat = ''"+ofChat, "x", "1")
+	p.WantNoScan()
 }

@@ -52,7 +52,9 @@ CREATE INDEX usage_turns_day ON usage_turns (day);`, `
 CREATE TABLE usage_ratios (
 	model TEXT PRIMARY KEY,
 	bytes DOUBLE PRECISION NOT NULL -- that a token of it has, as its prompts have shown
-);`}}
+);`, `
+-- For erasing, which must not read the usage of everybody.
+CREATE INDEX usage_key ON usage (key, kind);`}}
 
 // ErrExceeded is wrapped by the errors of [Ledger.Reserve].
 var ErrExceeded = errors.New("budget spent")

@@ -13,6 +13,7 @@ import (
 	"gateway/agent/llm"
 	"gateway/bus/bustest"
 	"gateway/store"
+	"gateway/store/plantest"
 )
 
 var named = bustest.Session
@@ -368,4 +369,12 @@ func TestReserveBesideOthers(t *testing.T) {
 	if _, err := reserve(20, written.Release); !errors.Is(err, ErrExceeded) {
 		t.Errorf("Reserve = %v beside 90 of 100, want %v", err, ErrExceeded)
 	}
+}
+
+// Erasing the usage of one person does not read the usage of everybody.
+func TestEraseByIndex(t *testing.T) {
+	f := newFixture(t, Options{})
+	p := &plantest.Plans{Queryer: f.read(), T: t}
+	p.Explain(eraseQuery, kindSession, "x/a", kindPerson, "1")
+	p.WantNoScan()
 }

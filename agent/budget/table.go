@@ -124,10 +124,11 @@ type Line struct {
 	Entry          // without Model
 }
 
+const eraseQuery = "DELETE FROM usage WHERE kind = $1 AND key = $2 OR kind = $3 AND key = $4"
+
 // Erase deletes the usage of a person or session. Sums that include others stay.
 func (l *Ledger) Erase(tx *store.Tx, who Spender) error {
-	_, err := tx.Exec("DELETE FROM usage WHERE kind = $1 AND key = $2 OR kind = $3 AND key = $4",
-		kindSession, who.Session.String(), kindPerson, who.person())
+	_, err := tx.Exec(eraseQuery, kindSession, who.Session.String(), kindPerson, who.person())
 	return store.Wrap(err, "budget: erase")
 }
 

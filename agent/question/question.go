@@ -58,7 +58,9 @@ DROP TABLE questions_1;
 CREATE INDEX questions_open ON questions (session) WHERE state = 'open';
 CREATE INDEX questions_call ON questions (turn, call);`, `
 -- Older versions named the session of a run like that of a job.
-UPDATE questions SET session = replace(session, '#@job--', '#@run-');`}}
+UPDATE questions SET session = replace(session, '#@job--', '#@run-');`, `
+-- For erasing, which must not read the questions of everybody.
+CREATE INDEX questions_session ON questions (session);`}}
 
 // A Kind is the kind of answer that a turn waits for.
 type Kind string
@@ -216,9 +218,11 @@ func EndAll(tx *store.Tx, turn int64) error {
 
 const columns = "id, code, state, session, turn, call, body, answer, decided_by, expires_ms"
 
+const eraseQuery = "DELETE FROM questions WHERE session = $1"
+
 // Erase deletes the questions of a session.
 func Erase(tx *store.Tx, session string) error {
-	_, err := tx.Exec("DELETE FROM questions WHERE session = $1", session)
+	_, err := tx.Exec(eraseQuery, session)
 	return store.Wrap(err, "question: erase those of %s", session)
 }
 

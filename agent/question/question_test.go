@@ -105,6 +105,14 @@ func TestOpenByIndex(t *testing.T) {
 	}
 }
 
+// Erasing a session does not read the questions of other sessions.
+func TestEraseByIndex(t *testing.T) {
+	f := newFixture(t)
+	p := &plantest.Plans{Queryer: f.read(), T: t}
+	p.Explain(eraseQuery, "x/a")
+	p.WantNoScan()
+}
+
 // A question is decided once. Later decisions have no effect. An approval is used once.
 func TestDecideOnce(t *testing.T) {
 	states := []State{Answered, Granted, Refused, Expired}

@@ -16,7 +16,8 @@ type Plans struct {
 	Seen []string // how SQLite runs each query: the steps, separated by "; "
 }
 
-func (p *Plans) explain(query string, args []any) {
+// Explain explains a query, which may be a write, without running it.
+func (p *Plans) Explain(query string, args ...any) {
 	p.T.Helper()
 	steps, err := store.Collect(p.Queryer, "explain", func(scan store.Scan, step *string) error {
 		var id, parent, unused int
@@ -30,12 +31,25 @@ func (p *Plans) explain(query string, args []any) {
 
 // Query implements [store.Queryer].
 func (p *Plans) Query(query string, args ...any) (*sql.Rows, error) {
-	p.explain(query, args)
+	p.Explain(query, args...)
 	return p.Queryer.Query(query, args...)
 }
 
 // QueryRow implements [store.Queryer].
 func (p *Plans) QueryRow(query string, args ...any) *sql.Row {
-	p.explain(query, args)
+	p.Explain(query, args...)
 	return p.Queryer.QueryRow(query, args...)
+}
+
+// WantNoScan reports an error for each query that reads a whole table or a whole index.
+func (p *Plans) WantNoScan() {
+	p.T.Helper()
+	if len(p.Seen) == 0 {
+		p.T.Error("no query was explained")
+	}
+	for _, plan := range p.Seen {
+		if strings.Contains(plan, "SCAN") {
+			p.T.Errorf("the plan is %q, want one that searches", plan)
+		}
+	}
 }
