@@ -23,7 +23,7 @@ import (
 var tables string
 
 // Migration creates the tables of this package.
-var Migration = store.Migration{Package: "bus", Tables: tables, Version: 11, Steps: []string{`
+var Migration = store.Migration{Package: "bus", Tables: tables, Version: 12, Steps: []string{`
 CREATE TABLE inbox (
 	id          IDENTITY PRIMARY KEY,
 	account     TEXT NOT NULL,
@@ -116,7 +116,10 @@ UPDATE inbox SET parent = replace(parent, '#@job--', '#@run-') WHERE parent <> '
 UPDATE inbox SET turn = 0 WHERE state = 'waiting' AND turn <> 0;
 DROP INDEX inbox_waiting;
 DROP INDEX inbox_turn;
-CREATE INDEX inbox_open ON inbox (state, turn) WHERE state = 'waiting' OR state = 'taken';`}}
+CREATE INDEX inbox_open ON inbox (state, turn) WHERE state = 'waiting' OR state = 'taken';`, `
+-- It finds a person's messages in groups, too, and their chats without reading the messages.
+DROP INDEX inbox_direct;
+CREATE INDEX inbox_person ON inbox (person, shared, account, chat) WHERE person <> 0;`}}
 
 // A Signal wakes one reader.
 type Signal chan struct{}

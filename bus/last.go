@@ -6,11 +6,40 @@ import (
 	"gateway/store"
 )
 
+// newestIn returns the id of the newest message of a chat for which a condition holds, or 0. The
+// parameters of the condition begin with $3. It first examines the newest messages only, which
+// suffices for almost all chats: their ids are in an index, but not what the condition is about.
+func newestIn(
+	q store.Queryer, a Address, condition string, args ...any,
+) (id int64, err error) {
+	args = append([]any{a.Account, a.Chat}, args...)
+	const of = " FROM inbox WHERE account = $1 AND chat = $2"
+	for _, rows := range []string{
+		" FROM inbox WHERE id IN (SELECT id" + of + " ORDER BY id DESC LIMIT 64)", of,
+	} {
+		err := q.QueryRow("SELECT COALESCE(max(id), 0)"+rows+" AND "+condition, args...).Scan(&id)
+		if err != nil || id != 0 {
+			return id, store.Wrap(err, "bus: read inbox")
+		}
+	}
+	return 0, nil
+}
+
+// readNewest returns the message whose id [newestIn] returns, if there is one.
+func readNewest(
+	q store.Queryer, a Address, condition string, args ...any,
+) ([]Received, error) {
+	id, err := newestIn(q, a, condition, args...)
+	if err != nil || id == 0 {
+		return nil, err
+	}
+	return readInbox(q, "id = $1", id)
+}
+
 // LastMessage returns the newest message that a person wrote to the agent in a conversation. It
 // returns false if the inbox no longer has one.
 func LastMessage(q store.Queryer, a Address) (Received, bool, error) {
-	list, err := readInbox(q, `account = $1 AND chat = $2 AND thread = $3 AND state <> 'heard'
-			AND origin = 'person' ORDER BY id DESC LIMIT 1`, a.Account, a.Chat, a.Thread)
+	list, err := readNewest(q, a, "thread = $3 AND state <> 'heard' AND origin = 'person'", a.Thread)
 	if err != nil || len(list) == 0 {
 		return Received{}, false, err
 	}
@@ -30,8 +59,7 @@ func FindMessage(q store.Queryer, a Address, id string) (InboundMessage, bool, e
 // GroupTitle reports whether a chat is a group, and its title if so. It uses the newest message of
 // the chat that the inbox still has, in any thread.
 func GroupTitle(q store.Queryer, a Address) (group bool, title string, err error) {
-	list, err := readInbox(q, `account = $1 AND chat = $2 AND origin = 'person'
-		ORDER BY id DESC LIMIT 1`, a.Account, a.Chat)
+	list, err := readNewest(q, a, "origin = 'person'")
 	if err != nil || len(list) == 0 {
 		return false, "", err
 	}
@@ -41,8 +69,7 @@ func GroupTitle(q store.Queryer, a Address) (group bool, title string, err error
 // DirectSender returns who has written the newest message of a direct chat, in any thread. It
 // returns the zero Sender if the inbox no longer has a message that can be read.
 func DirectSender(q store.Queryer, a Address) (Sender, error) {
-	list, err := readInbox(q, `account = $1 AND chat = $2 AND origin = 'person' AND NOT shared
-		ORDER BY id DESC LIMIT 1`, a.Account, a.Chat)
+	list, err := readNewest(q, a, "origin = 'person' AND NOT shared")
 	if _, readable := store.RowErrors(err); !readable {
 		return Sender{}, err
 	}
@@ -57,16 +84,18 @@ func DirectSender(q store.Queryer, a Address) (Sender, error) {
 // finds out by itself who their sender is now.
 func MovePerson(tx *store.Tx, a Address, from, to int64) error {
 	_, err := setInbox(tx, `UPDATE inbox SET person = $4, body = json_set(body, '$.person', $4)
-		WHERE account = $1 AND chat = $2 AND person = $3 AND person <> 0 AND NOT shared
+		WHERE account = $1 AND chat = $2 AND person = $3 AND person <> 0 AND shared = FALSE
 			AND state <> 'waiting' AND json_valid(body)`, a.Account, a.Chat, from, to)
 	return err
 }
 
+const moveMember = `UPDATE inbox SET person = $4, body = json_set(body, '$.person', $4)
+	WHERE account = $1 AND person = $3 AND person <> 0 AND shared = TRUE AND state <> 'waiting'
+		AND json_valid(body) AND json_extract(body, '$.sender.id') = $2`
+
 // MoveMember records the same for the messages that a sender wrote in the groups of an account.
 func MoveMember(tx *store.Tx, account, sender string, from, to int64) error {
-	_, err := setInbox(tx, `UPDATE inbox SET person = $4, body = json_set(body, '$.person', $4)
-		WHERE account = $1 AND person = $3 AND person <> 0 AND shared AND state <> 'waiting'
-			AND json_valid(body) AND json_extract(body, '$.sender.id') = $2`, account, sender, from, to)
+	_, err := setInbox(tx, moveMember, account, sender, from, to)
 	return err
 }
 

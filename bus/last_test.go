@@ -22,7 +22,7 @@ func TestLast(t *testing.T) {
 	f.put(here, "2", text)
 	f.put(Address{Account: "test", Chat: "1", Thread: "2"}, "3", "elsewhere")
 	f.tx(func(tx *store.Tx) error {
-		for i := range 60 {
+		for i := range 100 { // more than newestIn examines at first
 			m := InboundMessage{ID: "run:" + strconv.Itoa(i), From: here, Text: "look",
 				Origin: Origin{Kind: Job}}
 			if _, err := f.Put(tx, m, f.now); err != nil {

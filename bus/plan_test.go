@@ -77,6 +77,26 @@ func TestUnfinishedByIndex(t *testing.T) {
 	}
 }
 
+// The messages of a person are found by an index, and their chats without reading the messages.
+func TestPersonByIndex(t *testing.T) {
+	f := newInboxFixture(t)
+	p := &plantest.Plans{Queryer: f.read(), T: t}
+	_, err := DirectChats(p, 1)
+	f.must(err)
+	if !strings.Contains(p.Seen[0], "COVERING INDEX inbox_person (person=? AND shared=?)") {
+		t.Errorf("the plan of DirectChats is %q, want the index inbox_person alone", p.Seen[0])
+	}
+	p.Explain(moveMember, "x", "7", 1, 2)
+	if !strings.Contains(p.Seen[1], "INDEX inbox_person (person=? AND shared=? AND account=?)") {
+		t.Errorf("the plan of MoveMember is %q, want the index inbox_person", p.Seen[1])
+	}
+	_, err = newestIn(p, Address{Account: "x", Chat: "a"}, "origin = 'person'")
+	f.must(err)
+	if !strings.Contains(p.Seen[2], "COVERING INDEX sqlite_autoindex_inbox_1") {
+		t.Errorf("the plan of newestIn is %q, want an index alone", p.Seen[2])
+	}
+}
+
 // The newest message before a time is found through the ids, no matter how many messages came
 // later. Ids of deleted messages are no obstacle.
 func TestLastAccepted(t *testing.T) {

@@ -20,7 +20,7 @@ CREATE TABLE inbox (
 );
 CREATE INDEX inbox_open ON inbox (state, turn) WHERE state = 'waiting' OR state = 'taken';
 CREATE INDEX inbox_heard ON inbox (account, chat, thread, id) WHERE state = 'heard';
-CREATE INDEX inbox_direct ON inbox (person) WHERE person <> 0 AND NOT shared;
+CREATE INDEX inbox_person ON inbox (person, shared, account, chat) WHERE person <> 0;
 
 CREATE TABLE outbox (
 	id         IDENTITY PRIMARY KEY,
