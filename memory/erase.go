@@ -103,8 +103,11 @@ func (d folder) finish(ctx context.Context) error {
 	})
 }
 
+// mergeTime is how long [Memory.Merge] moves rows. Other writers wait meanwhile.
+const mergeTime = 100 * time.Millisecond
+
 // Merge moves everything of one scope into another when both turn out to belong to the
-// same person. Facts move at once, the history moves with [Memory.FinishDetached]. If both scopes
+// same person. Few rows move at once, the others with [Memory.FinishDetached]. If both scopes
 // have a fact with the same key, the newer fact keeps the key and the other is renamed
 // "KEY (2)". The moved entries follow the existing ones, ordered by time. Dream reads them
 // again unless it had read both histories completely. Merge may exceed [MaxFacts]. After
@@ -122,16 +125,12 @@ func (m *Memory) Merge(tx *store.Tx, from, to Scope) error {
 	if err != nil || old.number == 0 {
 		return from.wrap("merge", err)
 	}
-	number, err := target.number(tx)
-	if err == nil {
-		err = factTable{number}.take(tx, factTable{old.number})
-	}
-	if err == nil {
-		err = detach(tx, old, to)
-	}
-	if err == nil { // most people have few rows: the next prompt then sees them
-		d := detached{number: old.number, dreamed: old.dreamed >= old.last}
-		err = d.settle(tx, target, time.Second)
+	err = detach(tx, old, to)
+	// Most people have few rows: the next prompt then sees them.
+	d := detached{number: old.number, dreamed: old.dreamed >= old.last}
+	began, done := time.Now(), false
+	for left := mergeTime; err == nil && !done && left > 0; left = mergeTime - time.Since(began) {
+		done, err = d.settle(tx, target, left)
 	}
 	if err == nil {
 		err = recordLeftover(tx, from, to)

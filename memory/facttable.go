@@ -83,43 +83,31 @@ func (t factTable) remove(tx *store.Tx, f *storedFact) error {
 	return err
 }
 
-// take moves all facts of another scope into the table. Of two facts with one key the newer keeps
-// it.
-func (t factTable) take(tx *store.Tx, from factTable) error {
-	facts, err := from.list(tx, allQuery)
+// take moves a fact of another scope, which was removed from the index, into the table. Of two
+// facts with one key the newer keeps it.
+func (t factTable) take(tx *store.Tx, id int64) error {
+	moved, err := scanFact(tx.QueryRow("DELETE FROM memory_facts WHERE id = $1 RETURNING "+
+		factColumns, id).Scan)
 	if err != nil {
 		return err
 	}
-	err = eachRow(tx, from.number, KindFact, func(r indexed) error {
-		return r.unindex(tx, from.number)
-	})
+	f := moved.Fact
+	there, err := t.get(tx, f.Key)
 	if err != nil {
 		return err
 	}
-	if _, err := tx.Exec("DELETE FROM memory_facts WHERE scope = $1", from.number); err != nil {
-		return err
-	}
-	for _, f := range facts {
-		there, err := t.get(tx, f.Key)
-		if err != nil {
+	if there != nil && there.Created.Before(f.Created) {
+		if err := t.put(tx, there, f); err != nil {
 			return err
 		}
-		if there != nil && there.Created.Before(f.Created) {
-			if err := t.put(tx, there, f); err != nil {
-				return err
-			}
-			f = there.Fact
-		}
-		if there != nil {
-			if f.Key, err = t.freeKey(tx, f.Key); err != nil {
-				return err
-			}
-		}
-		if err := t.put(tx, nil, f); err != nil {
+		f = there.Fact
+	}
+	if there != nil {
+		if f.Key, err = t.freeKey(tx, f.Key); err != nil {
 			return err
 		}
 	}
-	return nil
+	return t.put(tx, nil, f)
 }
 
 // freeKey returns an unused key that is similar to the given one.

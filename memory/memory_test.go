@@ -498,6 +498,38 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// The facts of a person with a large memory move after the transaction that merges, as the other
+// rows do.
+func TestMergeLater(t *testing.T) {
+	f := newFixture(t)
+	f.set(anna, Fact{Key: "dog", Value: "Bello", Created: start})
+	var want []string
+	for i := range 2 * pageSize {
+		key := fmt.Sprint("key ", i)
+		f.set(bert, Fact{Key: key, Value: "Wuff"})
+		want = append(want, key)
+	}
+	f.set(bert, Fact{Key: "dog", Value: "Wuff", Created: start.Add(time.Second)})
+	f.archive(bert, Message{ID: 3, Text: "message three"})
+	f.tx(func(tx *store.Tx) error {
+		old, err := f.In(bert).state(tx)
+		return errors.Join(err, detach(tx, old, anna)) // no time was left
+	})
+	f.ok(f.FinishDetached(t.Context()))
+	facts, err := f.In(anna).Facts(f.q(), "", MaxFacts)
+	f.ok(err)
+	var got []string
+	for _, fact := range facts {
+		got = append(got, fact.Key)
+	}
+	want = append(want, "dog", "dog (2)")
+	slices.Sort(got)
+	slices.Sort(want)
+	same(t, "facts", got, want)
+	same(t, "found", len(f.found(anna, "Wuff")), 100) // the most that a search returns
+	same(t, "found in the other", f.found(bert, "Wuff"), []string{})
+}
+
 func TestExport(t *testing.T) {
 	f := newFixture(t)
 	f.set(anna, Fact{Key: "dog", Value: "<Bello>"})

@@ -62,12 +62,15 @@ func (m *Memory) settleSome(tx *store.Tx) (more bool, err error) {
 	if name != "" {
 		target = m.In(name)
 	}
-	return true, d.settle(tx, target, settleTime)
+	_, err = d.settle(tx, target, settleTime)
+	return true, err
 }
 
 // settle works on some of the rows until limit is over. It moves them to target, or deletes them if
-// target is nil.
-func (d detached) settle(tx *store.Tx, target *ScopedStore, limit time.Duration) error {
+// target is nil. It reports whether none are left.
+func (d detached) settle(
+	tx *store.Tx, target *ScopedStore, limit time.Duration,
+) (done bool, err error) {
 	to := state{}
 	if target != nil {
 		_, err := target.number(tx)
@@ -75,18 +78,18 @@ func (d detached) settle(tx *store.Tx, target *ScopedStore, limit time.Duration)
 			to, err = target.state(tx)
 		}
 		if err != nil {
-			return err
+			return false, err
 		}
 	}
 	page, err := d.page(tx)
-	if err == nil && len(page) == 0 {
+	if done = len(page) == 0; err == nil && done {
 		_, err = tx.Exec("DELETE FROM memory_rests WHERE scope = $1", d.number)
 	}
 	began := time.Now()
 	for i := 0; i < len(page) && err == nil && time.Since(began) < limit; i++ {
 		row := page[i]
 		if err := row.unindex(tx, d.number); err != nil {
-			return err
+			return false, err
 		}
 		if target == nil {
 			_, err = tx.Exec("DELETE FROM "+rowKinds[row.doc.kind].table+" WHERE id = $1", row.id)
@@ -94,7 +97,7 @@ func (d detached) settle(tx *store.Tx, target *ScopedStore, limit time.Duration)
 			err = to.take(tx, row, d.dreamed)
 		}
 	}
-	return err
+	return done, err
 }
 
 // page returns some of the rows, all of one kind. Entries are ordered by time.
@@ -115,9 +118,13 @@ func (d detached) page(tx *store.Tx) ([]indexed, error) {
 // take appends a row, which was removed from the index, to the scope. dreamed says that Dream had
 // read all rows beside it.
 func (st *state) take(tx *store.Tx, row indexed, dreamed bool) error {
+	if row.doc.kind == KindFact {
+		return factTable{st.number}.take(tx, row.id)
+	}
 	if row.doc.kind == KindMessage {
-		n, err := tx.Exec(`DELETE FROM memory_messages WHERE id = $1 AND message IN
-			(SELECT message FROM memory_messages WHERE scope = $2)`, row.id, st.number)
+		n, err := tx.Exec(`DELETE FROM memory_messages WHERE id = $1 AND EXISTS
+			(SELECT 1 FROM memory_messages t WHERE t.scope = $2 AND t.message = memory_messages.message)`,
+			row.id, st.number)
 		if err != nil || n > 0 {
 			return err // the scope has this message already
 		}
