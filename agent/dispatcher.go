@@ -9,13 +9,16 @@ import (
 	"strconv"
 	"time"
 
+	"gateway/agent/background"
 	"gateway/agent/budget"
 	"gateway/agent/command"
 	"gateway/agent/llm"
 	"gateway/agent/pool"
+	"gateway/agent/schedule"
 	"gateway/agent/turn"
 	"gateway/agent/voice"
 	"gateway/bus"
+	"gateway/memory"
 	"gateway/session"
 	"gateway/store"
 	"gateway/store/fault"
@@ -257,7 +260,7 @@ func (d *Dispatcher) handOut(ctx, work context.Context, r bus.Received, bound in
 			func(reading context.Context) (*bus.Received, error) { return d.transcribe(ctx, reading, r) })
 		return nil
 	}
-	if err := d.moveChoices(ctx, r.Message); err != nil {
+	if err := d.moveGroup(ctx, r.Message); err != nil {
 		return err
 	}
 	if name, _ := command.Parse(r.Message); name != "" {
@@ -282,23 +285,47 @@ func (d *Dispatcher) drop(ctx context.Context) error {
 	return err
 }
 
-// moveChoices follows a group that has a new id on its platform: it moves the group's choices to
-// the new id, before any message from there is handled.
-func (d *Dispatcher) moveChoices(ctx context.Context, m bus.InboundMessage) error {
+// moveGroup follows a group that has a new id on its platform: it moves the group's choices, memory
+// and jobs to the new id, before any message from there is handled.
+func (d *Dispatcher) moveGroup(ctx context.Context, m bus.InboundMessage) error {
+	if m.PreviousChat == "" {
+		return nil
+	}
+	ctx = context.WithoutCancel(ctx)
 	key := session.Of(m).Root()
 	key.Conversation.Thread = ""
 	before := key
 	before.Conversation.Chat = m.PreviousChat
-	if m.PreviousChat == "" || !d.Has(before) {
-		return nil
+	if moved, err := d.hasMoved(d.DB.Read(ctx), before, key); err != nil || moved {
+		return err
 	}
-	err := d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
-		return session.MoveChoices(tx, before, key, d.opts.Now())
+	err := d.DB.Tx(ctx, func(tx *store.Tx) error {
+		if err := session.MoveChoices(tx, before, key, d.opts.Now()); err != nil {
+			return err
+		}
+		if err := schedule.MoveChat(tx, before.Conversation, key.Conversation); err != nil {
+			return err
+		}
+		return d.merger.Move(tx, key, memory.OfChat(before.Conversation),
+			memory.OfChat(key.Conversation))
 	})
 	if err == nil {
 		d.Move(before, key)
+		d.background.Wake()
 	}
 	return err
+}
+
+// hasMoved reports whether all that the group before has moved to its new id already.
+func (d *Dispatcher) hasMoved(q store.Queryer, before, now session.Key) (bool, error) {
+	if d.Has(before) {
+		return false, nil
+	}
+	left, err := background.Owns(q, memory.OfChat(before.Conversation))
+	if err != nil || left {
+		return false, err
+	}
+	return background.Owns(q, memory.OfChat(now.Conversation))
 }
 
 // StopTask ends the sub-agent that works in the session key. It reports whether there was one.

@@ -72,6 +72,16 @@ func (m *Merger) Move(tx *store.Tx, key session.Key, from, to memory.Scope) erro
 	return m.tasks.Put(tx, Task{Work: work, State: late}, m.Now())
 }
 
+// Owns reports whether a scope has conversations or jobs.
+func Owns(q store.Queryer, s memory.Scope) (bool, error) {
+	keys, err := session.OfScope(q, s)
+	if err != nil || len(keys) > 0 {
+		return len(keys) > 0, err
+	}
+	jobs, err := schedule.List(q, schedule.Filter{Scope: s, Over: true})
+	return len(jobs) > 0, err
+}
+
 // Separate gives what somebody does on an account to another person: their direct chats, their
 // messages in groups, and the jobs that they have set up there. The memory stays with the first
 // person. Without Separate, a job or a heartbeat would bring words of that memory into those chats.

@@ -12,9 +12,7 @@ import (
 	"gateway/agent/attachment"
 	"gateway/agent/background"
 	"gateway/agent/llm"
-	"gateway/agent/schedule"
 	"gateway/bus"
-	"gateway/memory"
 	"gateway/session"
 	"gateway/store"
 	"gateway/store/fault"
@@ -173,7 +171,7 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 	t.env.Logger.DebugContext(ctx, "turn begun", "session", t.Session, "turn", t.ID,
 		"from", t.Address.String(), "seq", batch[0].Seq, "messages", len(batch))
 	fault.Point("begun")
-	if movedFrom(&t.Turn, t.group, batch) != "" {
+	if t.Moved != "" {
 		t.loadKnowledge() // include the documents and skills that have moved
 		t.env.Background.Wake()
 	}
@@ -191,8 +189,8 @@ func isCutShort(ctx context.Context) bool {
 	return ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTurnTimeout)
 }
 
-// writeFirst writes the turn with its first messages. If the chat or person has moved since the
-// last turn, it moves their data.
+// writeFirst writes the turn with its first messages. If the person was linked with another or
+// became known since the last turn, it moves their data.
 func (t *runner) writeFirst(
 	tx *store.Tx, begun *session.Turn, batch []bus.Received, messages []llm.Message,
 ) error {
@@ -214,20 +212,13 @@ func (t *runner) writeFirst(
 	if err != nil {
 		return err
 	}
-	from := movedFrom(begun, t.group, batch)
-	if t.news = (newMessages{}); begun.First && from == "" && t.Session.IsConversation() {
+	if t.news = (newMessages{}); begun.First && begun.Moved == "" && t.Session.IsConversation() {
 		t.news.read = &session.Transcript{Entries: written}
 	}
-	if from != "" {
-		if err := t.env.Merger.Move(tx, t.Session, from, t.Scope); err != nil {
-			return err
-		}
-	}
-	if !begun.First || first.PreviousChat == "" || t.env.Jobs == nil {
+	if begun.Moved == "" {
 		return nil
 	}
-	return schedule.MoveChat(tx, bus.Address{Account: first.From.Account, Chat: first.PreviousChat},
-		bus.Address{Account: first.From.Account, Chat: first.From.Chat})
+	return t.env.Merger.Move(tx, t.Session, begun.Moved, t.Scope)
 }
 
 // resetDaily begins the conversation anew, as /new does, if it began before the newest reset time
@@ -260,15 +251,6 @@ func lastTime(now time.Time, of time.Duration) time.Time {
 			return t
 		}
 	}
-}
-
-// movedFrom returns the scope whose memory now belongs to the scope of t, or "". It is set when a
-// person was linked with another or became known, or when a group has a new id.
-func movedFrom(t *session.Turn, group bool, batch []bus.Received) memory.Scope {
-	if before := batch[0].Message.PreviousChat; t.First && group && before != "" {
-		return memory.OfChat(bus.Address{Account: t.Address.Account, Chat: before})
-	}
-	return t.Moved
 }
 
 // MaxCrashes is the number of crashes after which a message whose turn has not begun is given up.

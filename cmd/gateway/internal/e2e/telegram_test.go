@@ -119,3 +119,21 @@ func TestStrangersFilesAreNotFetched(t *testing.T) {
 		t.Errorf("%d files of the owner were fetched, want 1", n)
 	}
 }
+
+// TestCommandInSupergroup checks that a command finds what a group has, even if it is the first
+// message after the group became a supergroup.
+func TestCommandInSupergroup(t *testing.T) {
+	t.Parallel()
+	const group, supergroup = -42, -1009876543210
+	w := newWorld(t, worldOptions{answer: repeat,
+		channel: "access = \"allow\"\nowners = [7]\ngroups = [-42]\nstreaming = false"})
+	w.telegram.AddGroup(group, "Garden")
+	w.run()
+	w.telegram.Say(group, annID, "@gateway_bot hello")
+	w.await("an answer", func() bool { return heard(w, group, "hello") })
+	w.telegram.Say(group, annID, "/remind@gateway_bot in 2h to water")
+	w.await("an answer", func() bool { return heard(w, group, "water") })
+	w.telegram.Migrate(group, supergroup)
+	w.telegram.Say(supergroup, annID, "/jobs@gateway_bot")
+	w.await("the reminder in the list of jobs", func() bool { return heard(w, supergroup, "water") })
+}
