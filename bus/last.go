@@ -56,6 +56,13 @@ func FindMessage(q store.Queryer, a Address, id string) (InboundMessage, bool, e
 	return list[0].Message, true, nil
 }
 
+// Has reports whether the inbox has the message of a chat with the platform's id.
+func Has(q store.Queryer, a Address, id string) (has bool, err error) {
+	err = q.QueryRow(`SELECT count(*) > 0 FROM inbox
+		WHERE account = $1 AND chat = $2 AND message = $3`, a.Account, a.Chat, id).Scan(&has)
+	return has, store.Wrap(err, "bus: look for message %s of %s", id, a)
+}
+
 // GroupTitle reports whether a chat is a group, and its title if so. It uses the newest message of
 // the chat that the inbox still has, in any thread.
 func GroupTitle(q store.Queryer, a Address) (group bool, title string, err error) {

@@ -46,6 +46,20 @@ func (g *Gate) PreviousID(a bus.Address) string {
 	return g.moved[bus.Address{Account: a.Account, Chat: a.Chat}]
 }
 
+// Present returns the present address of a group that g knows, given an earlier one. Other
+// addresses remain.
+func Present(g *Gate, a bus.Address) bus.Address {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for now, before := range g.moved {
+		if now.Account == a.Account && before == a.Chat {
+			a.Chat = now.Chat
+			break
+		}
+	}
+	return a
+}
+
 // saveMigrations stores the earlier ids of groups that have moved. If the configuration has rules
 // for the earlier id, the owners learn that there is a new one.
 func (in *intake) saveMigrations(tx *store.Tx, moved map[string]string) error {

@@ -22,6 +22,7 @@ import (
 	"gateway/agent/schedule"
 	"gateway/agent/tools/shell/sandbox"
 	"gateway/bus"
+	"gateway/channels/gate"
 	"gateway/channels/router"
 	"gateway/channels/supervisor"
 	"gateway/cmd/gateway/internal/backup"
@@ -98,7 +99,8 @@ func newOperations(cfg *config.Config, g *Gateway, inbox *bus.Inbox) *operations
 		Token: o.token, Ready: ops.NewHealth(checks...),
 		Metrics: o.metrics.Handler(), Logger: g.log, Operator: g.operator(),
 		Hooks: hooks.New(g.db, inbox, newHooks(cfg),
-			&hooks.Options{Done: o.metrics.Posted, Logger: g.log}),
+			&hooks.Options{Done: o.metrics.Posted, Logger: g.log,
+				Address: func(a bus.Address) bus.Address { return gate.Present(g.gate, a) }}),
 	})
 	return o
 }

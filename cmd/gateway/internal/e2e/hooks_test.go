@@ -9,11 +9,14 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"gateway/agent/llm/openai/openaitest"
 	"gateway/channels/telegram/telegramtest"
 	"gateway/store"
 )
@@ -54,6 +57,49 @@ func (o *operator) hook(name, key, body string) *http.Request {
 	req.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
 	req.Header.Set("Idempotency-Key", key)
 	return req
+}
+
+// TestHookOfSupergroup checks that a hook of a group posts into the conversation of the supergroup
+// that the group has become, and that a repeated post from before has no effect.
+func TestHookOfSupergroup(t *testing.T) {
+	t.Parallel()
+	const group, supergroup = -42, -1009876543210
+	w := newWorld(t, worldOptions{answer: func(r openaitest.Request) openaitest.Reply {
+		var heard []string
+		for _, m := range r.Messages {
+			if m.Role == "assistant" {
+				continue
+			}
+			heard = append(heard, regexp.MustCompile(`word\d`).FindAllString(m.Content, -1)...)
+		}
+		return say("I heard " + strings.Join(slices.Compact(heard), " "))
+	}})
+	w.configure(quiet + fmt.Sprintf("\ngroups = [%d]\n[hooks.h]\nto = \"telegram/%d\"\n"+
+		"secret = %q\nsession = \"chat\"\n", group, group, hookSecret))
+	w.telegram.AddGroup(group, "Garden")
+	o := w.operate()
+	post := func(key, text string) {
+		t.Helper()
+		code, body, err := o.post(t, o.hook("h", key, fmt.Sprintf(`{"text":%q}`, text)))
+		if err != nil || code != http.StatusAccepted {
+			t.Errorf("answer = %d %s, %v", code, body, err)
+		}
+	}
+	ask := func(chat int64, text, want string) {
+		t.Helper()
+		w.telegram.Say(chat, annID, "@gateway_bot "+text)
+		w.await(want, func() bool { return heard(w, chat, want) })
+	}
+	ask(group, "word1", "I heard word1")
+	post("k1", "word2")
+	w.await("the post", func() bool { return heard(w, group, "I heard word1 word2") })
+	w.telegram.Migrate(group, supergroup)
+	ask(supergroup, "word3", "I heard word3")
+	post("k1", "word2")
+	post("k2", "word4")
+	w.await("the post", func() bool { return heard(w, supergroup, "word4") })
+	ask(supergroup, "word5", "I heard word3 word4 word5")
+	o.process.stop()
 }
 
 // TestHooks checks that a post is answered once in the chat, and that an invalid post has no

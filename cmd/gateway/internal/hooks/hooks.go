@@ -71,6 +71,9 @@ type Options struct {
 	// Done, if not nil, is called with the outcome of each post to an existing hook.
 	Done func(hook string, o Outcome)
 
+	// Address, if not nil, returns the present address of a conversation whose group has moved.
+	Address func(bus.Address) bus.Address
+
 	Patience time.Duration    // limit for a body, and for the wait before it; default: 10 s
 	Now      func() time.Time // default: time.Now
 	Logger   *slog.Logger     // default: discards
@@ -99,6 +102,9 @@ func New(db *store.DB, inbox *bus.Inbox, list []Hook, opts *Options) *Handler {
 	o := *cmp.Or(opts, new(Options))
 	if o.Done == nil {
 		o.Done = func(string, Outcome) {}
+	}
+	if o.Address == nil {
+		o.Address = func(a bus.Address) bus.Address { return a }
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -305,6 +311,11 @@ func (h *Handler) putNew(
 	if err != nil || known != "" {
 		return known, err
 	}
+	if m.From != e.To { // the group has moved, maybe since an earlier attempt at the post
+		if had, err := bus.Has(tx, e.To, m.ID); err != nil || had {
+			return m.ID, err
+		}
+	}
 	fresh, err := h.inbox.Put(tx, m, now)
 	switch {
 	case err != nil:
@@ -321,18 +332,19 @@ func (h *Handler) putNew(
 func (e *entry) message(key, text string, r room, now time.Time) bus.InboundMessage {
 	name := "hook:" + e.Name
 	m := bus.InboundMessage{
-		ID: name + ":" + key, From: e.To, Sender: bus.Sender{ID: name, Name: e.Name},
+		ID: name + ":" + key, From: r.at, Sender: bus.Sender{ID: name, Name: e.Name},
 		Role: e.Role, Text: text, Time: now, Group: r.group, ChatTitle: r.title, Addressed: true,
 		Origin: bus.Origin{Kind: bus.Hook, Label: e.Name},
 	}
 	if e.Own {
-		m.Origin.Session = session.KeyOf(e.To).OfHook(e.Name)
+		m.Origin.Session = session.KeyOf(r.at).OfHook(e.Name)
 	}
 	return m
 }
 
-// A room describes a conversation: whether it is a group, and its title.
+// A room describes a conversation: its address, whether it is a group, and its title.
 type room struct {
+	at    bus.Address
 	group bool
 	title string
 	until time.Time // end of validity
@@ -348,14 +360,18 @@ func (h *Handler) roomOf(ctx context.Context, e *entry, now time.Time) (room, er
 	e.mu.Lock()
 	known := e.room
 	e.mu.Unlock()
-	if now.Before(known.until) {
+	at := h.opts.Address(e.To)
+	if at == known.at && now.Before(known.until) {
 		return known, nil
 	}
-	group, title, err := bus.GroupTitle(h.db.Read(ctx), e.To)
+	group, title, err := bus.GroupTitle(h.db.Read(ctx), at)
+	if err == nil && !group { // perhaps nobody has written since the group has moved
+		group, title, err = bus.GroupTitle(h.db.Read(ctx), e.To)
+	}
 	if err != nil {
 		return room{}, err
 	}
-	known = room{group, title, now.Add(roomTime)}
+	known = room{at, group, title, now.Add(roomTime)}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.room = known
