@@ -282,6 +282,7 @@ func (o *outgoing) applyRefusal(err error) string {
 	// The comparison makes this happen once: Telegram could name a further id for the new group.
 	case !o.stays && p["chat_id"] == o.to.Chat && migration(err) != 0:
 		p["chat_id"] = strconv.FormatInt(migration(err), 10)
+		delete(p, "reply_parameters") // there the id is another message's
 		return "to the supergroup"
 	case p["rich_message"] != "" && refusedRich(err):
 		if o.method == "sendRichMessage" {

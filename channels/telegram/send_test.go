@@ -40,6 +40,8 @@ func TestSend(t *testing.T) {
 			want: telegramtest.Sent{Text: "a", Source: "a"}},
 		{name: "migrated group", part: bus.Part{To: at(group, ""), Text: "a"}, chat: -1005,
 			want: telegramtest.Sent{Text: "a", Source: "a"}},
+		{name: "reply in a migrated group", part: bus.Part{To: at(group, ""), Text: "a", ReplyTo: "1"},
+			chat: -1005, want: telegramtest.Sent{Text: "a", Source: "a"}},
 		{name: "refused HTML", part: bus.Part{To: ada, Text: "**a** < b"}, chat: 42,
 			fault: &telegramtest.Fault{Method: "sendMessage", Times: 1, Code: 400,
 				Text: "Bad Request: can't parse entities: Unsupported start tag"},
