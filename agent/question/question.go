@@ -9,6 +9,7 @@
 package question
 
 import (
+	"cmp"
 	"crypto/rand"
 	"database/sql"
 	"encoding/json"
@@ -124,7 +125,9 @@ type Question struct {
 // is for the users of the chat in which it was asked.
 func (q *Question) MayAnswer(m *bus.InboundMessage) bool {
 	if q.Sender == "" {
-		return m.From == q.Address && m.Role.AtLeast(bus.User)
+		before := m.From // of the group, when its question was asked
+		before.Chat = cmp.Or(m.PreviousChat, before.Chat)
+		return (m.From == q.Address || before == q.Address) && m.Role.AtLeast(bus.User)
 	}
 	return m.Sender.ID == q.Sender && m.From.Account == q.Address.Account
 }

@@ -93,6 +93,30 @@ func TestPut(t *testing.T) {
 	}
 }
 
+// A question of a job or a hook is for the users of its chat, also after a group has got another
+// id.
+func TestMayAnswer(t *testing.T) {
+	q := &Question{Address: bus.Address{Account: "test", Chat: "old"}}
+	for _, test := range []struct {
+		chat, before string
+		role         bus.Role
+		want         bool
+	}{
+		{"old", "", bus.User, true},
+		{"old", "", bus.Guest, false},
+		{"new", "old", bus.User, true},
+		{"new", "old", bus.Guest, false},
+		{"new", "", bus.User, false},
+		{"new", "other", bus.User, false},
+	} {
+		m := &bus.InboundMessage{From: bus.Address{Account: "test", Chat: test.chat},
+			PreviousChat: test.before, Role: test.role, Group: true}
+		if got := q.MayAnswer(m); got != test.want {
+			t.Errorf("MayAnswer of %+v = %t", test, got)
+		}
+	}
+}
+
 // The start of the gateway reads open questions only, no matter how many are decided.
 func TestOpenByIndex(t *testing.T) {
 	f := newFixture(t)
