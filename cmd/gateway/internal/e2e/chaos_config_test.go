@@ -18,6 +18,7 @@ var (
 
 // vary changes the configuration. Each account shows answers while they grow, or does not.
 func (c *chaos) vary() {
+	c.calmDisk()
 	modes := []pool.Mode{pool.Steer, pool.Followup, pool.Collect}
 	rules := []string{"ask", "allow"}
 	mode := fmt.Sprintf("queue_mode = %q", modes[c.n(len(modes))])

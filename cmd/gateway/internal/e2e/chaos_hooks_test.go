@@ -51,6 +51,7 @@ func (c *chaos) send(p *chaosPost) {
 	if c.p == nil {
 		return
 	}
+	c.calmDisk() // else the gateway does not answer
 	e, err := ops.ReadEndpoint(c.home)
 	if err != nil || e.PID != c.p.cmd.Process.Pid {
 		return

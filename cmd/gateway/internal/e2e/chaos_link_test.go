@@ -15,6 +15,7 @@ func (c *chaos) relate(chat *chaosChat) {
 	if c.links > 3 { // each is a process
 		return
 	}
+	c.calmDisk()
 	people := make(map[string][2]string) // number and id of Ann, by account
 	c.look(func(db *store.DB) {
 		var account, person, sender string

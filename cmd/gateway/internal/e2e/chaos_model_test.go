@@ -36,7 +36,10 @@ func (c *chaos) answer(r openaitest.Request) openaitest.Reply {
 	}
 	slices.Sort(known)
 	words, marks := strings.Join(slices.Compact(known), " "), openMarks(r.Messages)
-	spoil := func(reply openaitest.Reply) openaitest.Reply { return c.spoil(reply, marks) }
+	reminder, isTask := reminderIn(r.Messages)
+	spoil := func(reply openaitest.Reply) openaitest.Reply {
+		return c.spoil(reply, marks, reminder != "")
+	}
 	last := r.Messages[len(r.Messages)-1]
 	// After empty answers, for example, the gateway asks for the answer without tools.
 	final := slices.ContainsFunc([]string{turn.AskAnswer, turn.AskSumUp, turn.AskLoop},
@@ -44,15 +47,31 @@ func (c *chaos) answer(r openaitest.Request) openaitest.Reply {
 	if len(r.Tools) == 0 && !final {
 		return spoil(say("- there was talk of " + words))
 	}
-	if found := chaosReminder.FindStringSubmatch(last.Content); found != nil {
-		return spoil(say("this is reminder" + found[1]))
-	}
-	if !final {
+	if !final && (reminder == "" || isTask) {
 		if calls := c.useTools(r, words); len(calls) > 0 {
 			return spoil(openaitest.Reply{Text: []string{"Let me see. "}, ToolCalls: calls})
 		}
 	}
+	if reminder != "" {
+		return spoil(say("this is reminder" + reminder))
+	}
 	return spoil(say(fmt.Sprintf("answer %d to%s by somebody who knows %s end", r.N, marks, words)))
+}
+
+// reminderIn returns the number of the reminder or task that the newest message is, or "".
+func reminderIn(messages []openaitest.Message) (number string, isTask bool) {
+	for _, m := range slices.Backward(messages) {
+		if m.Role != "user" {
+			continue
+		}
+		if found := chaosReminder.FindStringSubmatch(m.Content); found != nil {
+			return found[1], strings.Contains(m.Content, "please talk about")
+		}
+		if chaosAsked.MatchString(m.Content) {
+			break
+		}
+	}
+	return "", false
 }
 
 // openMarks returns the marks of the messages since the last answer. A message that has answered a
@@ -79,8 +98,8 @@ func openMarks(messages []openaitest.Message) (marks string) {
 }
 
 // spoil makes a reply to messages with some marks slow or fail, if faults happen. An empty reply to
-// a post is no fault: the agent may stay silent.
-func (c *chaos) spoil(reply openaitest.Reply, marks string) openaitest.Reply {
+// a post or of a job is no fault: the agent may stay silent.
+func (c *chaos) spoil(reply openaitest.Reply, marks string, proactive bool) openaitest.Reply {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.storm {
@@ -106,7 +125,7 @@ func (c *chaos) spoil(reply openaitest.Reply, marks string) openaitest.Reply {
 		reply.Fault = openaitest.Fault{ErrorAfter: 1 + c.rand.IntN(4)}
 	case 6:
 		isPost := func(n int) bool { return c.said[n].hook }
-		if !slices.ContainsFunc(marksIn(marks, chaosAnswered), isPost) {
+		if !proactive && !slices.ContainsFunc(marksIn(marks, chaosAnswered), isPost) {
 			reply.Text, reply.ToolCalls = nil, nil
 		}
 	}

@@ -27,6 +27,10 @@ type chaosChat struct {
 	ann        chatPlatform // its methods are about this chat; nil if it is not Ann's direct chat
 	interrupts bool         // a message may interrupt an answer
 	album      bool         // several photos are several messages
+
+	use  func(author int, text string) // a command that can get lost
+	grow func()                        // makes a group a supergroup
+	was  bus.Address                   // its address before that
 }
 
 // A chaosSaying is a message of a person.
@@ -39,6 +43,7 @@ type chaosSaying struct {
 	hook   bool   // a program has posted it
 	edits  bool   // it is an edit of another message, which Discord can lose
 	erased bool   // a /forget came later
+	job    int64  // number of the job that it belongs to, if it comes repeatedly
 }
 
 // connect connects the gateway to the platforms, and lets people into their chats: Ann and Bob on
@@ -49,8 +54,11 @@ func (c *chaos) connect() {
 	discord := c.discordChats()
 	whatsapp := c.whatsAppChats()
 	c.config, _, _ = strings.Cut(c.config, "[channels.")
+	group := fmt.Sprintf("groups = [%d", groupID)
+	telegram := strings.Replace(openTelegram(c.telegram, c.url).config(), group,
+		fmt.Sprintf("%s, %d", group, chaosShed), 1)
 	for name, config := range map[string]string{"discord": discord, "whatsapp": whatsapp,
-		"telegram": openTelegram(c.telegram, c.url).config()} {
+		"telegram": telegram} {
 		c.config += "[channels." + name + "]\n" + quiet + "\nedit_interval = \"20ms\"\n" + config
 	}
 	c.hooks()
@@ -83,6 +91,7 @@ func (c *chaos) telegramChats() {
 	c.add(&chaosChat{read: o.stranger}, "telegram", fmt.Sprint(bobID), say(bobID, bobID, ""))
 	c.add(&chaosChat{read: o.group, slash: "@gateway_bot"}, "telegram", fmt.Sprint(groupID),
 		say(groupID, annID, bot), say(groupID, bobID, bot))
+	c.growingGroup(o, func(chat, user int64) func(string) string { return say(chat, user, bot) })
 	killTelegram{c.world}.disturb(c.hide)
 }
 
@@ -96,6 +105,8 @@ func (c *chaos) discordChats() (config string) {
 	c.add(&chaosChat{read: o.stranger, exact: true}, "discord", "21", say("21", "8", ""))
 	c.add(&chaosChat{read: o.group, exact: true, slash: "-"}, "discord", "30",
 		say("30", "7", bot), say("30", "8", bot))
+	flowers := c.chats[len(c.chats)-1]
+	flowers.use = c.slashCommand(o, flowers)
 	v := killDiscord{o.Server, c.t}
 	v.disturb(c.hide)
 	c.shake = append(c.shake, v.shake)
@@ -142,7 +153,9 @@ func (c *chaos) act(n int) {
 	for range n {
 		chat := c.chats[c.n(len(c.chats))]
 		author := c.n(len(chat.say))
-		switch k := c.n(20); {
+		switch k := c.n(26); {
+		case k >= 20:
+			c.more(chat, author, k)
 		case k < 2 && chat.slash != "-":
 			c.remind(chat, author)
 		case k == 3 && chat.album && c.n(2) == 0:
@@ -162,6 +175,24 @@ func (c *chaos) act(n int) {
 		default:
 			c.speak(chat, author)
 		}
+	}
+}
+
+// more makes a person do one of the things that people do rarely.
+func (c *chaos) more(chat *chaosChat, author, what int) {
+	switch {
+	case what == 20 && chat.use != nil:
+		chat.use(author, chaosCommands[c.n(len(chaosCommands))])
+	case what == 20 && chat.ann != nil && c.n(2) == 0:
+		c.command(chat, author, "/restart")
+	case what < 23 && chat.ann != nil && chat.at.Account != "whatsapp":
+		chat.ann.press([]string{"Approve", "Deny", "x", "y"}[c.n(4)])
+	case what < 24 && chat.slash != "-":
+		c.job(chat)
+	case what < 26 && chat.grow != nil:
+		chat.grow()
+	default:
+		c.speak(chat, author)
 	}
 }
 

@@ -47,6 +47,7 @@ type chaos struct {
 	p      *process           // nil: no gateway runs
 	dead   *trial             // what killed processes have left
 	last   bool               // the last process runs
+	disk   chaosDisk
 
 	mu        sync.Mutex // guards the rest: the model and the platforms have goroutines of their own
 	rand      *rand.Rand
@@ -73,6 +74,7 @@ func newChaos(t *testing.T) *chaos {
 	c := &chaos{t: t, rand: rand.New(rand.NewPCG(seed, 0)), lost: make(map[string]int)}
 	c.world = newWorld(t, worldOptions{answer: c.answer, sandbox: "auto",
 		agent: "waiting = 1000\nqueue_mode = \"steer\""})
+	c.openDisk()
 	c.dead = &trial{world: c.world, t: t, caught: make(map[string]int),
 		growing: make(map[string]int)}
 	c.connect()
@@ -98,6 +100,7 @@ func (c *chaos) n(n int) int {
 func (c *chaos) start(env ...string) {
 	c.t.Helper()
 	c.vary()
+	c.disk.was = false
 	c.p = c.world.start(append(env, "GATEWAY_HTTP__LISTEN=127.0.0.1:0")...)
 }
 
@@ -188,11 +191,12 @@ func (c *chaos) pause(d time.Duration) {
 // stop ends the gateway with SIGTERM, unless it has ended at a fault point.
 func (c *chaos) stop() {
 	c.t.Helper()
+	c.calmDisk()
 	if !c.isReady() {
 		return
 	}
 	_ = c.p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended meanwhile
-	if code := c.p.exited(patience); code > 0 {
+	if code := c.p.exited(patience); code > 0 && !c.disk.was {
 		c.t.Fatalf("exit code %d after SIGTERM\n%s", code, c.p.newest())
 	}
 }
@@ -200,13 +204,15 @@ func (c *chaos) stop() {
 // bury checks what a gateway that has ended has left.
 func (c *chaos) bury() {
 	c.t.Helper()
-	if code := c.p.cmd.ProcessState.ExitCode(); code > 0 {
+	// A gateway that restarts itself on a full disk can't begin.
+	if code := c.p.cmd.ProcessState.ExitCode(); code > 0 && !c.disk.was {
 		c.t.Fatalf("the gateway has ended with code %d\n%s", code, c.p.newest())
 	}
 	if c.p.cmd.ProcessState.ExitCode() < 0 {
 		c.dead.kills++
 	}
 	c.p = nil
+	c.calmDisk()
 	c.dead.autopsy()
 }
 
@@ -234,6 +240,7 @@ func (c *chaos) rest() {
 	for _, calm := range c.calm {
 		calm()
 	}
+	c.pauseJobs()
 	var open []openQuestion
 	for !c.isSettled(&open) {
 		if c.ended() {
@@ -279,7 +286,8 @@ func (c *chaos) settle() {
 	c.arrive()
 	c.stop()
 	c.check()
-	c.t.Logf("%d messages, %d posts, %d erasures, %d links, %d kills; %d sends caught by a kill, "+
-		"%d hidden by the platform", len(c.said), len(c.posts), len(c.forgotten), c.links,
-		c.dead.kills, total(c.dead.caught), total(c.lost))
+	c.t.Logf("%d messages, %d posts, %d erasures, %d links, %d reminders, %d kills, %d full disks; "+
+		"%d sends caught by a kill, %d hidden by the platform", len(c.said), len(c.posts),
+		len(c.forgotten), c.links, len(c.reminders), c.dead.kills, c.disk.times,
+		total(c.dead.caught), total(c.lost))
 }

@@ -10,6 +10,7 @@ import (
 
 	"gateway/agent/llm"
 	"gateway/agent/llm/openai/openaitest"
+	"gateway/bus"
 	"gateway/store"
 )
 
@@ -30,7 +31,7 @@ func (c *chaos) useTools(r openaitest.Request, word string) (calls []openaitest.
 			call.Name, call.Arguments = "time", "{}"
 		default:
 			c.lines = append(c.lines, word)
-			call.Arguments = fmt.Sprintf(`{"command":"echo L%d >> %s; sleep 0.0%d; echo finished"}`,
+			call.Arguments = fmt.Sprintf(`{"command":"echo L%d >> %s && sleep 0.0%d && echo finished"}`,
 				len(c.lines), counter, c.rand.IntN(9))
 		}
 		if r.HasTool(call.Name) {
@@ -64,6 +65,7 @@ func (c *chaos) decide(q openQuestion, command string) {
 
 // decideOne makes Ann decide a question, if there is one.
 func (c *chaos) decideOne() {
+	c.calmDisk()
 	c.look(func(db *store.DB) {
 		if list := c.questions(db); len(list) > 0 {
 			commands := []string{"/approve %s", "/approve %s", "/deny %s", "/answer %s 1"}
@@ -78,8 +80,12 @@ func (c *chaos) decideAll(list []openQuestion) {
 		c.decide(q, "/deny %s")
 		for _, chat := range c.chats {
 			at := chat.at.String()
-			if strings.HasPrefix(q.session, at+"#@hook") { // only a command reaches it
-				c.command(chat, 0, fmt.Sprintf("/answer %s 1", q.code))
+			// Only a command reaches a session of its own, or that of a group before it has moved.
+			if strings.HasPrefix(q.session, at+"#@") || chat.was != (bus.Address{}) &&
+				strings.HasPrefix(q.session, chat.was.String()) {
+				for author := range chat.say {
+					c.command(chat, author, fmt.Sprintf("/answer %s 1", q.code))
+				}
 			}
 			if q.session != at {
 				continue

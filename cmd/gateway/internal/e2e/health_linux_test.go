@@ -95,24 +95,6 @@ func (w *world) wantRoom(args ...string) {
 	}
 }
 
-// fillUp appends to a file until its disk is full.
-func fillUp(path string) error {
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	for size := 1 << 20; size > 0; size /= 2 {
-		for err = nil; err == nil; {
-			_, err = f.Write(make([]byte, size))
-		}
-		if !errors.Is(err, syscall.ENOSPC) {
-			return err
-		}
-	}
-	return nil
-}
-
 // TestReadySandbox checks that the gateway is not ready without a sandbox, and finds one that is
 // installed later.
 func TestReadySandbox(t *testing.T) {
