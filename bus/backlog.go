@@ -66,7 +66,7 @@ func LastAccepted(q store.Queryer, before time.Time) (time.Time, error) {
 		}
 		var at time.Time
 		at, err = acceptedAt(q, int64(id))
-		return !at.Before(before) // false if there is no such message
+		return !at.Before(before) // false if no message has this id or a lower one: at is zero
 	})
 	if err != nil {
 		return time.Time{}, err

@@ -98,7 +98,7 @@ func TestPersonByIndex(t *testing.T) {
 }
 
 // The newest message before a time is found through the ids, no matter how many messages came
-// later. Ids of deleted messages are no obstacle.
+// later. The search skips the ids of deleted messages.
 func TestLastAccepted(t *testing.T) {
 	f := newInboxFixture(t)
 	start, here := f.now, Address{Account: "x", Chat: "a"}

@@ -28,8 +28,8 @@ func TestKeysNotToBeHad(t *testing.T) {
 	}
 }
 
-// TestNewDevice checks that a message reaches a device of which the client has not heard, and the
-// other devices only once.
+// TestNewDevice checks that a message reaches a device that the client does not know yet, and that
+// the other devices show it only once.
 func TestNewDevice(t *testing.T) {
 	t.Parallel()
 	w := start(t)

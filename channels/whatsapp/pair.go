@@ -313,8 +313,8 @@ func (p *pairing) pass(answer *types.WebAuthnResponse) {
 	}
 }
 
-// compare shows the code that the phone shows, too, unless WhatsApp knows that it is the same
-// person.
+// compare shows a code that the person compares with the phone's. If WhatsApp already knows that
+// one person has both, compare confirms the link itself.
 func (p *pairing) compare(e *events.PairPasskeyConfirmation) {
 	if e.SkipHandoffUX {
 		p.pass(nil)

@@ -77,10 +77,10 @@ func (s *sender) send(
 // missed returns the devices of the person of a direct chat for which the message just sent was not
 // encrypted. It returns an error if those are all devices. WhatsApp accepts a message for nobody.
 //
-// The client skips devices whose keys it could not get. It also skips devices of which it has not
-// heard. If WhatsApp's answer to the message shows that there are such devices, the client asks for
-// their list again, but does not send the message again. In a group, a device without the keys asks
-// the client for them.
+// The client skips devices whose keys it could not get, and devices that it does not know yet. If
+// WhatsApp's answer to the message shows that there are such devices, the client asks for their
+// list again, but does not send the message again. In a group, a device without the keys asks the
+// client for them.
 func (s *sender) missed(ctx context.Context, to types.JID) (missed []types.JID, err error) {
 	if to.Server != types.HiddenUserServer {
 		return nil, nil

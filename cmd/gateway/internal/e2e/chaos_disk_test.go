@@ -13,7 +13,7 @@ import (
 
 // A chaosDisk is the disk of a gateway's home, which is sometimes full.
 type chaosDisk struct {
-	filler string // file that fills it; "": there is no such disk
+	filler string // the file that fills it, or "" if the home has no disk of its own
 	full   bool
 	was    bool // it was full during this process
 	times  int  // how often it was full
