@@ -16,7 +16,11 @@ import (
 
 // A modelCaller makes the model calls of a turn.
 type modelCaller struct {
-	conversation
+	*turn
+	costs   *costs
+	preview *preview
+	conv    *conversation
+
 	clock     *clock
 	closing   string               // why the model must answer now without tools; "": it need not
 	shortened bool                 // the prompt was shortened because it was too long for the model
@@ -38,36 +42,36 @@ func (t *modelCaller) ask(ctx context.Context) (resp *llm.Response, err error) {
 		return nil, err
 	}
 	req := t.request(ctx)
-	hold, err := t.reserve(ctx, req)
+	hold, err := t.costs.reserve(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	defer t.release(hold)
+	defer t.costs.release(hold)
 	ctx, seen := t.env.Calls.Watch(ctx, t.settings.ModelID)
 	defer func() { seen.End(resp, err) }()
 	var text strings.Builder
-	text.WriteString(t.partial)
+	text.WriteString(t.preview.partial)
 	for ev, err := range t.settings.Model.Stream(ctx, req) {
 		seen.Event()
 		if err != nil {
-			t.spendBroken(ctx, hold, req, text.Len()-len(t.partial))
+			t.spendBroken(ctx, hold, req, text.Len()-len(t.preview.partial))
 			return nil, err
 		}
 		if ev.Reset {
 			text.Reset()
-			text.WriteString(t.partial)
+			text.WriteString(t.preview.partial)
 		}
 		if ev.Text != "" {
 			text.WriteString(ev.Text)
-			t.show(text.String(), "")
+			t.preview.show(text.String(), "")
 		}
 		if ev.Response != nil {
 			ev.Response.Message.ToolCalls = t.tools.Direct(ev.Response.Message.ToolCalls)
 			t.env.Calls.Complete(req, ev.Response)
-			t.bill.session.Context = ev.Response.Usage.Input
-			t.prompt = ev.Response.Usage.Input + ev.Response.Usage.Output
+			t.costs.bill.session.Context = ev.Response.Usage.Input
+			t.conv.prompt = ev.Response.Usage.Input + ev.Response.Usage.Output
 			t.shortened = false
-			t.spend(hold, ev.Response.Model, ev.Response.Usage)
+			t.costs.spend(hold, ev.Response.Model, ev.Response.Usage)
 			return ev.Response, nil
 		}
 	}
@@ -81,18 +85,18 @@ func (t *modelCaller) spendBroken(
 ) {
 	used := t.env.Calls.Broken(ctx, t.settings.ModelID, req, answer)
 	if used != (llm.Usage{}) {
-		t.spend(hold, t.settings.ModelID, used)
+		t.costs.spend(hold, t.settings.ModelID, used)
 	}
 }
 
 // request returns the next request to the model.
 func (t *modelCaller) request(ctx context.Context) llm.Request {
-	messages := prompt.Prepare(t.tools.Offered(t.history), t.historySize())
+	messages := prompt.Prepare(t.tools.Offered(t.conv.history), t.conv.historySize())
 	if t.noThoughts {
 		prompt.DropThoughts(messages)
 	}
 	messages = prompt.WithToolImages(messages)
-	system := llm.Message{Role: llm.System, Text: t.system}
+	system := llm.Message{Role: llm.System, Text: t.conv.system}
 	req := llm.Request{MaxOutput: t.settings.MaxOutput, Effort: t.settings.Effort}
 	switch {
 	case t.noTools:
@@ -101,8 +105,8 @@ func (t *modelCaller) request(ctx context.Context) llm.Request {
 		req.Tools = t.tools.Specs()
 	}
 	messages = slices.Insert(messages, 0, system)
-	if t.partial != "" {
-		messages = append(messages, llm.Message{Role: llm.Assistant, Text: t.partial},
+	if t.preview.partial != "" {
+		messages = append(messages, llm.Message{Role: llm.Assistant, Text: t.preview.partial},
 			llm.Message{Role: llm.User, Text: AskContinue})
 	} else if t.closing != "" {
 		messages = append(messages, llm.Message{Role: llm.User, Text: t.closing})
@@ -132,7 +136,7 @@ type live struct {
 
 // A preview shows a growing answer.
 type preview struct {
-	costs
+	*turn
 	woken   bool   // the turn was suspended and continues
 	partial string // beginning of an answer that hit the output limit
 	log     activity.Log

@@ -94,7 +94,7 @@ func (t *runner) refuse(ctx context.Context, batch []bus.Received, say string) e
 		if !waited {
 			return nil // a command has dropped the messages
 		}
-		return t.deliverFailure(tx, t.outbound(say))
+		return t.deliverFailure(tx, t.preview.outbound(say))
 	})
 }
 
@@ -126,7 +126,7 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 	if err := t.recordStart(ctx, batch); err != nil {
 		return err
 	}
-	messages, r, err := t.loadMessages(ctx, batch)
+	messages, r, err := t.reader.loadMessages(ctx, batch)
 	if err != nil {
 		return err
 	}
@@ -152,11 +152,11 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 		if err := r.touch(tx); err != nil {
 			return err
 		}
-		if err := t.claim(tx, &begun, batch); err != nil {
+		if err := t.conv.claim(tx, &begun, batch); err != nil {
 			return err
 		}
 		if !begun.First {
-			t.news, err = t.env.Transcripts.readNews(tx, t.Session)
+			t.conv.news, err = t.env.Transcripts.readNews(tx, t.Session)
 		}
 		return err
 	})
@@ -167,7 +167,7 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 	if gone {
 		return ErrGone
 	}
-	t.Turn, t.numbered = begun, false
+	t.Turn, t.reader.numbered = begun, false
 	t.env.Logger.DebugContext(ctx, "turn begun", "session", t.Session, "turn", t.ID,
 		"from", t.Address.String(), "seq", batch[0].Seq, "messages", len(batch))
 	fault.Point("begun")
@@ -178,7 +178,7 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 	if t.reset {
 		t.env.Background.Wake()
 	}
-	t.recall(messages...)
+	t.conv.recall(messages...)
 	return nil
 }
 
@@ -212,8 +212,8 @@ func (t *runner) writeFirst(
 	if err != nil {
 		return err
 	}
-	if t.news = (newMessages{}); begun.First && begun.Moved == "" && t.Session.IsConversation() {
-		t.news.read = &session.Transcript{Entries: written}
+	if t.conv.news = (newMessages{}); begun.First && begun.Moved == "" && t.Session.IsConversation() {
+		t.conv.news.read = &session.Transcript{Entries: written}
 	}
 	if begun.Moved == "" {
 		return nil

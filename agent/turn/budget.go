@@ -24,7 +24,7 @@ type bill struct {
 
 // costs counts and limits what a turn uses, and writes it with the turn's steps.
 type costs struct {
-	turn
+	*turn
 	used   llm.Usage    // by this attempt
 	bill   bill         // the part that is not written yet
 	erased bool         // /forget has erased the session: nobody is charged

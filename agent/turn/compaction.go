@@ -122,9 +122,9 @@ func (t *conversation) compactOlder(ctx context.Context, need int) (bool, error)
 		return false, err
 	}
 	if t.settings.Activity != activity.Off {
-		t.show(t.partial, "📝 making notes")
+		t.preview.show(t.preview.partial, "📝 making notes")
 	}
-	moved, err := t.env.Summarizer.Compact(ctx, t.Session, before, entries, t.spender(), true)
+	moved, err := t.env.Summarizer.Compact(ctx, t.Session, before, entries, t.costs.spender(), true)
 	if ctx.Err() != nil || errors.Is(err, policy.ErrHalted) || modelcall.IsSpent(err) {
 		return false, nil // the next model call returns the error
 	}

@@ -74,7 +74,7 @@ func TestFitKeepsTheConversation(t *testing.T) {
 		before := w.count("SELECT count(*) FROM messages")
 		start := int64(0)
 		for range 3 { // fitting it again changes nothing
-			if err := last.restore(context.Background()); err != nil {
+			if err := last.conv.restore(context.Background()); err != nil {
 				rt.Fatal(err)
 			}
 			s := w.summary(chat)
@@ -115,7 +115,7 @@ func drawTurns(rt *rapid.T) (plan [][]llm.Message, said []string) {
 
 // checkFitted checks the request that a turn would send.
 func checkFitted(rt *rapid.T, w *world, chat string, last *runner, said []string) {
-	req := last.request(context.Background())
+	req := last.model.request(context.Background())
 	if problem := llmtest.Problem(req.Messages); problem != "" {
 		rt.Errorf("%s in %q", problem, lines(req.Messages[1:]))
 	}
@@ -152,11 +152,11 @@ func TestSizeOfPrompt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	run := w.turn(bus.Session{})
-	run.system = "You are an assistant."
-	run.history = []llm.Message{{Role: llm.User, Text: "hello"},
+	run.conv.system = "You are an assistant."
+	run.conv.history = []llm.Message{{Role: llm.User, Text: "hello"},
 		{Role: llm.Assistant, Text: "hi"}, {Role: llm.User, Text: "bye"}}
-	got := run.baseSize() + prompt.TextSize(run.history)
-	if want := prompt.Size(run.request(t.Context())); got != want {
+	got := run.conv.baseSize() + prompt.TextSize(run.conv.history)
+	if want := prompt.Size(run.model.request(t.Context())); got != want {
 		t.Errorf("the prompt is taken for %d bytes, and has %d", got, want)
 	}
 }

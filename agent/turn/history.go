@@ -15,7 +15,10 @@ import (
 // A conversation is the context of the model in a turn: the system prompt, and the transcript from
 // the start of the session.
 type conversation struct {
-	preview
+	*turn
+	costs   *costs
+	preview *preview
+
 	system     string // system prompt
 	history    []llm.Message
 	older      int         // how many of them belong to earlier turns
@@ -121,9 +124,8 @@ func (t *conversation) loadParts(ctx context.Context) (system *prompt.System, er
 func Measure(
 	ctx context.Context, env *Env, s *Settings, key session.Key, m bus.InboundMessage,
 ) ([]prompt.Content, error) {
-	var t conversation
-	t.turn = turn{env: env, settings: s.ForPlace(persona.PlaceOf(&m)), trigger: m, role: m.Role,
-		sender: m.Sender, person: m.Person}
+	t := conversation{turn: &turn{env: env, settings: s.ForPlace(persona.PlaceOf(&m)), trigger: m,
+		role: m.Role, sender: m.Sender, person: m.Person}}
 	t.Session, t.Address, t.Scope = key, m.From, memory.ScopeOf(m)
 	t.tools = t.toolsFor(m.Role)
 	if m.Group {
@@ -145,7 +147,7 @@ func Measure(
 // leaveOutEarlier leaves the earlier turns, and the notes of them, out of the prompt, because the
 // provider may refuse it for what they contain. It reports false if that was done before.
 func (t *modelCaller) leaveOutEarlier(ctx context.Context) (bool, error) {
-	if t.alone || t.First {
+	if t.conv.alone || t.First {
 		return false, nil
 	}
 	read := t.env.DB.Read(context.WithoutCancel(ctx))
@@ -154,12 +156,12 @@ func (t *modelCaller) leaveOutEarlier(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	summary.Text = "" // but From stays, so that the notes do not appear as recent history instead
-	system, err := t.systemParts(read, summary)
+	system, err := t.conv.systemParts(read, summary)
 	if err != nil {
 		return false, err
 	}
-	t.system = t.env.Prompts.Text(system)
-	t.history, t.older, t.alone = t.history[t.older:], 0, true
+	t.conv.system = t.env.Prompts.Text(system)
+	t.conv.history, t.conv.older, t.conv.alone = t.conv.history[t.conv.older:], 0, true
 	return true, nil
 }
 

@@ -50,7 +50,7 @@ func (t *conversation) systemParts(
 	if t.loaded == nil {
 		t.loadKnowledge()
 	}
-	contact, err := asksStyle(&t.turn, q)
+	contact, err := asksStyle(t.turn, q)
 	if err != nil {
 		return nil, err
 	}

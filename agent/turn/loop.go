@@ -32,7 +32,7 @@ func (t *toolRound) detectLoop(c llm.ToolCall, result string) string {
 	t.seen[key]++
 	switch n := t.seen[key]; {
 	case n >= loopEnded:
-		t.closing = AskLoop
+		t.model.closing = AskLoop
 		return result + NoteLoopEnded
 	case n >= loopTold:
 		return result + NoteLoop
@@ -43,8 +43,8 @@ func (t *toolRound) detectLoop(c llm.ToolCall, result string) string {
 // offerTools gives the model its tools back after it has repeated a call too often, unless it has
 // used all rounds.
 func (t *toolRound) offerTools() {
-	if t.seen, t.closing = nil, ""; t.rounds >= t.maxRounds() {
-		t.closing = AskSumUp
+	if t.seen, t.model.closing = nil, ""; t.rounds >= t.maxRounds() {
+		t.model.closing = AskSumUp
 	}
 }
 
@@ -62,7 +62,7 @@ func (t *toolRound) recount(messages []llm.Message) {
 		for _, c := range m.ToolCalls {
 			calls[c.ID] = c
 			own, _ := documentsIn(c.Arguments)
-			t.wrote = t.wrote || own && t.effect(c) != tool.Pure
+			t.wrote = t.wrote || own && t.conv.effect(c) != tool.Pure
 		}
 		if c, ok := calls[m.ToolCallID]; ok && m.Role == llm.ToolRole {
 			text := strings.TrimSuffix(strings.TrimSuffix(m.Text, NoteLoop), NoteLoopEnded)
@@ -70,6 +70,6 @@ func (t *toolRound) recount(messages []llm.Message) {
 		}
 	}
 	if t.rounds >= t.maxRounds() {
-		t.closing = AskSumUp
+		t.model.closing = AskSumUp
 	}
 }

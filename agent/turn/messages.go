@@ -12,7 +12,8 @@ import (
 
 // A reader converts claimed messages to messages for the model.
 type reader struct {
-	modelCaller
+	*turn
+	conv     *conversation
 	numbered bool // the first messages were collected; number them for the model
 }
 
@@ -79,7 +80,7 @@ func (t *reader) fitted(text string, room int) string {
 		return text
 	}
 	where := "the rest could not be stored"
-	if file, err := t.saveFile(longMessage, []byte(text)); err == nil {
+	if file, err := t.env.Attachments.SaveFile(t.Address, longMessage, []byte(text)); err == nil {
 		where = "the whole is in " + file
 	} else {
 		t.logger().Warn("long message not stored", "err", err)

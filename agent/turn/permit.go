@@ -15,7 +15,11 @@ import (
 )
 
 // permissions decides which tool calls are allowed.
-type permissions struct{ reader }
+type permissions struct {
+	*turn
+	costs *costs
+	conv  *conversation
+}
 
 // An approvalRequest is a question that suspends the turn until somebody decides it.
 type approvalRequest struct {
@@ -68,9 +72,9 @@ func (t *permissions) toolCall(id string, args json.RawMessage) tool.Call {
 	return tool.Call{
 		ID: id, Args: args, Address: t.Address, Session: t.Session,
 		Sender: t.sender, Person: t.person, Role: t.role, Turn: t.ID, Budget: t.budgetTurn(),
-		Group: t.group, Title: t.chatTitle, Scope: t.Scope,
-		Proactive: t.proactive(), Zone: t.zone(), Foreign: t.foreign(), Overheard: t.overheard(),
-		Pay: t.payer(), Chats: t.chats,
+		Group: t.group, Title: t.chatTitle, Scope: t.Scope, Zone: t.zone(), Chats: t.chats,
+		Proactive: t.proactive(), Foreign: t.conv.foreign(), Overheard: t.conv.overheard(),
+		Pay:    t.costs.payer(),
 		Limits: tool.Limits{Folders: t.loaded.withheld, Policies: t.settings.Here.Policies},
 	}
 }
@@ -131,7 +135,7 @@ func Approvable(found tool.Tool, c tool.Call) policy.Call {
 // waits returns the question that a tool has asked instead of returning a result, or nil.
 func (t *permissions) waits(r tool.Result) *approvalRequest {
 	w := r.Wait
-	q := question.Question{Kind: question.Ask, Sender: answerer(&t.turn), Text: w.Text,
+	q := question.Question{Kind: question.Ask, Sender: answerer(t.turn), Text: w.Text,
 		Options: w.Options, Continues: w.State, Running: w.Cancel != nil,
 		Expires: t.env.Now().Add(w.For)}
 	if w.Outcome {
@@ -255,7 +259,7 @@ func (t *conversation) overheard() bus.Role {
 
 // approvalReason returns why a call needs approval although the rules allow it, or "".
 func (t *permissions) approvalReason(found tool.Tool, c tool.Call) string {
-	o := t.provenance.Load()
+	o := t.conv.provenance.Load()
 	if o == nil {
 		return ""
 	}

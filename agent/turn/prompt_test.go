@@ -26,7 +26,7 @@ func (w *world) prompt() string {
 	w.t.Helper()
 	t := w.turn(bus.Session{})
 	t.Address = at("a")
-	parts, err := t.systemParts(w.read(), session.Summary{})
+	parts, err := t.conv.systemParts(w.read(), session.Summary{})
 	w.must(err)
 	return parts.Text()
 }
@@ -70,7 +70,7 @@ func TestTaskPrompt(t *testing.T) {
 	run := w.turn(bus.Session{})
 	run.Scope = scope
 	run.trigger.Origin.Kind = bus.Task
-	parts, err := run.systemParts(w.read(), session.Summary{})
+	parts, err := run.conv.systemParts(w.read(), session.Summary{})
 	w.must(err)
 	text := parts.Text()
 	for _, part := range []string{
@@ -153,9 +153,9 @@ func settled(b *testing.B, w *world, messages int) *runner {
 	w.tools(act("look", tool.Pure, "seen"), act("read_file", tool.Pure, "text"))
 	w.settings.ContextWindow = 64_000 // the list of skills alone has 15,000 tokens
 	last := w.talked(messages)
-	for size := -1; size != last.size(); { // until nothing more is removed
-		size = last.size()
-		w.must(last.restore(context.Background()))
+	for size := -1; size != last.conv.size(); { // until nothing more is removed
+		size = last.conv.size()
+		w.must(last.conv.restore(context.Background()))
 	}
 	return last
 }
@@ -196,10 +196,10 @@ func BenchmarkPrompt(b *testing.B) {
 			b.ReportAllocs()
 			bytes := 0
 			for b.Loop() {
-				if err := t.restore(b.Context()); err != nil {
+				if err := t.conv.restore(b.Context()); err != nil {
 					b.Fatal(err)
 				}
-				r := t.request(b.Context())
+				r := t.model.request(b.Context())
 				bytes = prompt.Size(r)
 			}
 			took[messages] = b.Elapsed() / time.Duration(b.N)

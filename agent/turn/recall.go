@@ -51,11 +51,11 @@ func (t *reader) recallFor(ctx context.Context, batch []bus.Received) (r recalle
 	if err != nil || len(facts) == 0 {
 		return r, err
 	}
-	said, err := t.env.Transcripts.read(read, t.Session, t.readLimit(), newMessages{})
+	said, err := t.env.Transcripts.read(read, t.Session, t.conv.readLimit(), newMessages{})
 	if err != nil {
 		return r, err
 	}
-	fresh := prompt.Unseen(facts, said.Entries, t.readLimit()/nearPart)
+	fresh := prompt.Unseen(facts, said.Entries, t.conv.readLimit()/nearPart)
 	for _, f := range fresh {
 		r.keys = append(r.keys, f.Key)
 	}

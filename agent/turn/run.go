@@ -95,7 +95,7 @@ func Run(ctx context.Context, env *Env, s *Start, mailbox Mailbox) (*Outcome, er
 			err = t.abandon(ctx, s.Messages, err)
 		}
 	}
-	if t.wrote {
+	if t.round.wrote {
 		env.Background.Wake()
 	}
 	out.Turn, out.Unanswered, out.Refused = t.Turn, t.unanswered, t.refused
@@ -107,42 +107,54 @@ func Run(ctx context.Context, env *Env, s *Start, mailbox Mailbox) (*Outcome, er
 //
 //go:noinline
 func newRunner(env *Env, s *Start, mailbox Mailbox) *runner {
-	t := &runner{lease: s.Lease, began: env.Now(), resetAt: s.ResetAt}
-	t.turn = turn{Turn: s.Turn, env: env, mailbox: mailbox, settings: s.Settings,
-		unanswered: s.Unanswered}
-	t.numbered, t.heldCall = s.Numbered, s.HeldCall
+	t := assemble(&turn{Turn: s.Turn, env: env, mailbox: mailbox, settings: s.Settings,
+		unanswered: s.Unanswered})
+	t.lease, t.began, t.resetAt = s.Lease, env.Now(), s.ResetAt
+	t.reader.numbered, t.round.heldCall = s.Numbered, s.HeldCall
 	return t
+}
+
+// assemble returns a runner for t. Each part gets the parts that it uses.
+func assemble(t *turn) *runner {
+	costs := &costs{turn: t}
+	preview := &preview{turn: t}
+	conv := &conversation{turn: t, costs: costs, preview: preview}
+	model := &modelCaller{turn: t, costs: costs, preview: preview, conv: conv}
+	round := &toolRound{turn: t, costs: costs, preview: preview, conv: conv, model: model,
+		permissions: &permissions{turn: t, costs: costs, conv: conv}}
+	return &runner{turn: t, costs: costs, preview: preview, conv: conv, model: model,
+		reader: &reader{turn: t, conv: conv}, round: round}
 }
 
 // attempt runs t until it returns. Its outcome has only the fields that depend on the reason.
 func (t *runner) attempt(ctx context.Context, batch []bus.Received) (out *Outcome, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	t.clock = &clock{end: cancel, left: t.settings.Timeout}
-	t.clock.start()
-	defer t.clock.stop()
+	t.model.clock = &clock{end: cancel, left: t.settings.Timeout}
+	t.model.clock.start()
+	defer t.model.clock.stop()
 	ctx, ended := t.observe(ctx, batch)
 	err = t.recovering(ctx, batch)
-	t.heldCall.end()
-	t.hide()
+	t.round.heldCall.end()
+	t.preview.hide()
 	ended(t.ending(err))
 	out = new(Outcome)
 	switch {
 	case errors.Is(err, ErrGone):
 		return out, nil // the messages were dropped
 	case errors.Is(err, errSuspended):
-		t.showWait()
+		t.preview.showWait()
 		t.First = false // the transcript now has more than the first messages
-		out.State, out.Question, out.Cancel = Suspended, t.asked, t.cancelCall
+		out.State, out.Question, out.Cancel = Suspended, t.round.asked, t.round.cancelCall
 		out.Answers = t.answers
 		return out, nil
 	case errors.Is(err, errDraining):
 		out.State = HandedOver
-		return out, t.tx(ctx, func(tx *store.Tx) error { // only this process knows the usage
+		return out, t.costs.tx(ctx, func(tx *store.Tx) error { // only this process knows the usage
 			return session.HandOver(tx, &t.Turn)
 		})
 	case errors.Is(err, session.ErrEnded): // ended by /stop
-		t.showEnd(true)
+		t.preview.showEnd(true)
 		out.Resume, err = t.stopped(ctx)
 	}
 	return out, err
@@ -153,14 +165,14 @@ func (t *runner) attempt(ctx context.Context, batch []bus.Received) (out *Outcom
 // has stopped it, its transcript lacks its messages. Then the turn fails, because it can't go on.
 func (t *runner) stopped(ctx context.Context) (resume *session.Turn, err error) {
 	var running *session.Turn
-	err = t.tx(ctx, func(tx *store.Tx) (err error) {
+	err = t.costs.tx(ctx, func(tx *store.Tx) (err error) {
 		if running, err = session.RunningTurn(tx, t.Session); err != nil {
 			return err
 		}
-		if t.erased, err = session.TurnErased(tx, t.ID); err != nil || t.erased {
+		if t.costs.erased, err = session.TurnErased(tx, t.ID); err != nil || t.costs.erased {
 			return err
 		}
-		return t.addVersion(tx)
+		return t.round.addVersion(tx)
 	})
 	if err != nil || running == nil || running.ID != t.ID || running.Epoch != t.Epoch {
 		return nil, err

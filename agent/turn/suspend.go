@@ -24,21 +24,22 @@ func (t *toolRound) suspendFor(ctx context.Context, c llm.ToolCall, a *approvalR
 	q := &a.question
 	q.Session, q.Turn, q.Call, q.Address = t.Session.String(), t.ID, c.ID, t.Address
 	if q.Kind == question.Approve {
-		q.Sender = answerer(&t.turn)
+		q.Sender = answerer(t.turn)
 	}
 	var refusal *tool.RefusedError
-	err := t.tx(ctx, func(tx *store.Tx) error {
+	err := t.costs.tx(ctx, func(tx *store.Tx) error {
 		refusal = nil
 		if a.result.Commit != nil {
 			_, err := a.result.Commit(tx)
 			if errors.As(err, &refusal) {
-				return t.append(tx, &t.Turn, nil, []llm.Message{prompt.ToolResult(c, ToolError(refusal, ""))})
+				return t.conv.append(tx, &t.Turn, nil,
+					[]llm.Message{prompt.ToolResult(c, ToolError(refusal, ""))})
 			}
 			if err != nil {
 				return err
 			}
 		}
-		if err := t.append(tx, &t.Turn, nil, nil); err != nil {
+		if err := t.conv.append(tx, &t.Turn, nil, nil); err != nil {
 			return err // the turn was stopped
 		}
 		var err error
@@ -58,7 +59,7 @@ func (t *toolRound) suspendFor(ctx context.Context, c llm.ToolCall, a *approvalR
 	}
 	t.env.Inbox.Wake() // Commit may have put messages into the inbox
 	if refusal != nil {
-		t.recall(prompt.ToolResult(c, ToolError(refusal, "")))
+		t.conv.recall(prompt.ToolResult(c, ToolError(refusal, "")))
 		return nil
 	}
 	fault.Point("suspended")
@@ -75,7 +76,7 @@ func (t *toolRound) putPrompts(tx *store.Tx, q *question.Question) error {
 	if q.Kind == question.Await {
 		return nil
 	}
-	if err := t.env.Outbox.Put(tx, askInChat(&t.turn, q), t.env.Now()); err != nil {
+	if err := t.env.Outbox.Put(tx, askInChat(t.turn, q), t.env.Now()); err != nil {
 		return err
 	}
 	if q.Kind != question.Approve || t.role.AtLeast(q.MinRole) {
@@ -106,7 +107,7 @@ func (t *toolRound) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, 
 	if q == nil {
 		return false, nil
 	}
-	t.woken = true
+	t.preview.woken = true
 	var err error
 	switch {
 	case q.State == question.Open && !q.Running:
@@ -118,8 +119,8 @@ func (t *toolRound) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, 
 	case q.State == question.Granted:
 		err = t.useGrant(ctx, c, q)
 	case q.State == question.Used: // the process was killed during the call
-		if t.effect(c) == tool.Once || !t.approves(q, c) {
-			err = t.write(ctx, prompt.ToolResult(c, ResultUnknown))
+		if t.conv.effect(c) == tool.Once || !t.permissions.approves(q, c) {
+			err = t.conv.write(ctx, prompt.ToolResult(c, ResultUnknown))
 		} else {
 			err = t.runGranted(ctx, c, q)
 		}
@@ -128,14 +129,14 @@ func (t *toolRound) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, 
 		if q.Kind == question.Await {
 			m.Foreign = prompt.FromTask
 		}
-		err = t.write(ctx, m)
+		err = t.conv.write(ctx, m)
 	}
 	if err != nil || ctx.Err() != nil {
 		return true, err
 	}
 	rest := slices.DeleteFunc(slices.Clone(open), func(o llm.ToolCall) bool { return o.ID == c.ID })
 	if len(rest) > 0 && t.mailbox.HasNews() {
-		err = t.write(ctx, prompt.FillMissingResults(t.history, ResultSkipped)...)
+		err = t.conv.write(ctx, prompt.FillMissingResults(t.conv.history, ResultSkipped)...)
 	} else {
 		err = t.runCalls(ctx, rest)
 	}
@@ -148,16 +149,16 @@ func (t *toolRound) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, 
 func (t *toolRound) continueCall(ctx context.Context, c llm.ToolCall, q *question.Question) error {
 	defer t.heldCall.end() // unless the tool has continued it
 	lost := q.State == question.Open || q.State == question.Used
-	if t.predict(c) == policy.Deny {
-		return t.write(ctx, prompt.ToolResult(c, ResultChanged))
+	if t.permissions.predict(c) == policy.Deny {
+		return t.conv.write(ctx, prompt.ToolResult(c, ResultChanged))
 	}
 	ok, err := useAnswer(ctx, t, q)
 	lost = lost || !ok
 	switch {
 	case err != nil:
 		return err
-	case lost && t.effect(c) == tool.Once:
-		return t.write(ctx, prompt.ToolResult(c, ResultUnknown))
+	case lost && t.conv.effect(c) == tool.Once:
+		return t.conv.write(ctx, prompt.ToolResult(c, ResultUnknown))
 	case lost:
 		return t.runCalls(ctx, []llm.ToolCall{c})
 	}
@@ -182,16 +183,16 @@ func (t *toolRound) useGrant(ctx context.Context, c llm.ToolCall, q *question.Qu
 	switch {
 	case ctx.Err() != nil:
 		return nil // left to the next process
-	case !t.approves(q, c):
-		return t.write(ctx, prompt.ToolResult(c, ResultChanged))
+	case !t.permissions.approves(q, c):
+		return t.conv.write(ctx, prompt.ToolResult(c, ResultChanged))
 	case !t.env.Now().Before(q.Expires):
-		return t.write(ctx, prompt.ToolResult(c, ResultLate))
+		return t.conv.write(ctx, prompt.ToolResult(c, ResultLate))
 	}
 	switch ok, err := useAnswer(ctx, t, q); {
 	case err != nil:
 		return err
 	case !ok:
-		return t.write(ctx, prompt.ToolResult(c, ResultUnknown))
+		return t.conv.write(ctx, prompt.ToolResult(c, ResultUnknown))
 	}
 	fault.Point("granted")
 	return t.runGranted(ctx, c, q)
@@ -199,8 +200,8 @@ func (t *toolRound) useGrant(ctx context.Context, c llm.ToolCall, q *question.Qu
 
 // useAnswer records that a call uses the answer to q. ok is false if the answer was used already.
 func useAnswer(ctx context.Context, t *toolRound, q *question.Question) (ok bool, err error) {
-	err = t.tx(ctx, func(tx *store.Tx) (err error) {
-		if err := t.append(tx, &t.Turn, nil, nil); err != nil {
+	err = t.costs.tx(ctx, func(tx *store.Tx) (err error) {
+		if err := t.conv.append(tx, &t.Turn, nil, nil); err != nil {
 			return err
 		}
 		ok, err = question.Use(tx, q)
@@ -211,7 +212,7 @@ func useAnswer(ctx context.Context, t *toolRound, q *question.Question) (ok bool
 
 // runGranted makes an approved call, or continues one.
 func (t *toolRound) runGranted(ctx context.Context, c llm.ToolCall, q *question.Question) error {
-	t.showCalls(c)
+	t.preview.showCalls(c)
 	d, ok := t.call(ctx, c, q)
 	if !ok {
 		return nil

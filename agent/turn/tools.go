@@ -32,7 +32,13 @@ import (
 
 // A toolRound makes the tool calls of a model's answer.
 type toolRound struct {
-	permissions
+	*turn
+	costs       *costs
+	preview     *preview
+	conv        *conversation
+	model       *modelCaller
+	permissions *permissions
+
 	rounds int               // number of model calls that used tools
 	seen   map[callHash]int  // number of equal calls with equal results
 	asked  question.Question // question for which the turn is suspended
@@ -45,9 +51,9 @@ type toolRound struct {
 // useTools makes the tool calls of m. It writes m before the first call, and each result as soon as
 // the call has ended.
 func (t *toolRound) useTools(ctx context.Context, m llm.Message) error {
-	m.Text = t.partial + m.Text
-	t.partial = ""
-	if err := t.write(ctx, m); err != nil {
+	m.Text = t.preview.partial + m.Text
+	t.preview.partial = ""
+	if err := t.conv.write(ctx, m); err != nil {
 		return err
 	}
 	fault.Point("intended")
@@ -55,14 +61,14 @@ func (t *toolRound) useTools(ctx context.Context, m llm.Message) error {
 		return err
 	}
 	if t.rounds++; t.rounds >= t.maxRounds() {
-		t.closing = AskSumUp
+		t.model.closing = AskSumUp
 	}
 	return nil
 }
 
 // write appends messages to the transcript.
 func (t *conversation) write(ctx context.Context, messages ...llm.Message) error {
-	err := t.txSoon(ctx, func(tx *store.Tx) error {
+	err := t.costs.txSoon(ctx, func(tx *store.Tx) error {
 		return t.append(tx, &t.Turn, nil, messages)
 	})
 	if err != nil {
@@ -81,13 +87,13 @@ func (t *toolRound) runCalls(ctx context.Context, calls []llm.ToolCall) error {
 	}
 	free := true
 	for _, c := range calls {
-		free = free && t.effect(c) == tool.Pure && t.predict(c) != policy.Ask
+		free = free && t.conv.effect(c) == tool.Pure && t.permissions.predict(c) != policy.Ask
 	}
-	t.showCalls(calls...)
+	t.preview.showCalls(calls...)
 	if !free || len(calls) == 1 {
 		for i, c := range calls {
 			if i > 0 && t.mailbox.HasNews() {
-				return t.write(ctx, prompt.FillMissingResults(t.history, ResultSkipped)...)
+				return t.conv.write(ctx, prompt.FillMissingResults(t.conv.history, ResultSkipped)...)
 			}
 			done, ok := t.call(ctx, c, nil)
 			if !ok {
@@ -187,7 +193,7 @@ func (t *conversation) effect(c llm.ToolCall) tool.Effect {
 // that may run twice run again. For the others the result says that the outcome is unknown. waited
 // reports whether the turn was suspended for one of them.
 func (t *toolRound) resumeTools(ctx context.Context) (waited bool, err error) {
-	open := prompt.Unanswered(t.history)
+	open := prompt.Unanswered(t.conv.history)
 	if len(open) > 0 {
 		if waited, err = t.resumeWait(ctx, open); waited || err != nil {
 			return waited, err
@@ -196,11 +202,11 @@ func (t *toolRound) resumeTools(ctx context.Context) (waited bool, err error) {
 	var again []llm.ToolCall
 	for _, c := range open {
 		t.record(ctx, c, c.Arguments, background.Written) // the last process may have made the call
-		if t.effect(c) != tool.Once {
+		if t.conv.effect(c) != tool.Once {
 			again = append(again, c)
 			continue
 		}
-		if err := t.write(ctx, t.result(ctx, c, tool.Result{Text: ResultUnknown})); err != nil {
+		if err := t.conv.write(ctx, t.result(ctx, c, tool.Result{Text: ResultUnknown})); err != nil {
 			return false, err
 		}
 	}
@@ -266,7 +272,7 @@ func (t *toolRound) runTool(
 	if err != nil {
 		return callResult{}, err
 	}
-	call := t.toolCall(c.ID, args)
+	call := t.permissions.toolCall(c.ID, args)
 	limit := t.env.Profile.ToolTimeout
 	if found.Timeout > 0 {
 		limit = found.Timeout
@@ -281,7 +287,7 @@ func (t *toolRound) runTool(
 		}
 	}()
 	if granted == nil {
-		if a, err := t.permit(found, call); a != nil || err != nil {
+		if a, err := t.permissions.permit(found, call); a != nil || err != nil {
 			return callResult{asks: a}, err
 		}
 	} else if granted.Kind == question.Ask {
@@ -315,7 +321,7 @@ func (t *toolRound) record(ctx context.Context, c llm.ToolCall, args string, by 
 	own, shared := documentsIn(args)
 	// Nobody else can change the shared documents.
 	shared = shared && t.role.AtLeast(bus.Admin)
-	if t.env.Documents == nil || t.effect(c) == tool.Pure || !own && !shared {
+	if t.env.Documents == nil || t.conv.effect(c) == tool.Pure || !own && !shared {
 		return
 	}
 	scope := t.Scope
@@ -405,12 +411,12 @@ var errToolTimeout = errors.New("the tool takes too long")
 
 // conclude writes the end of a call. It reports errSuspended if the turn is now suspended.
 func (t *toolRound) conclude(ctx context.Context, c llm.ToolCall, d callResult) error {
-	t.settle()
+	t.costs.settle()
 	switch {
 	case d.asks != nil:
 		return t.suspendFor(ctx, c, d.asks)
 	case d.result.Wait != nil:
-		return t.suspendFor(ctx, c, t.waits(d.result))
+		return t.suspendFor(ctx, c, t.permissions.waits(d.result))
 	}
 	r := d.result
 	if r.Commit == nil {
@@ -418,10 +424,10 @@ func (t *toolRound) conclude(ctx context.Context, c llm.ToolCall, d callResult) 
 		if m.Foreign = cmp.Or(r.Foreign, d.source); r.Trusted {
 			m.Foreign = ""
 		}
-		return t.write(ctx, m)
+		return t.conv.write(ctx, m)
 	}
 	var m llm.Message
-	err := t.tx(ctx, func(tx *store.Tx) error {
+	err := t.costs.tx(ctx, func(tx *store.Tx) error {
 		text, err := r.Commit(tx)
 		if refusal, ok := errors.AsType[*tool.RefusedError](err); ok {
 			text, err = ToolError(refusal, ""), nil
@@ -437,13 +443,13 @@ func (t *toolRound) conclude(ctx context.Context, c llm.ToolCall, d callResult) 
 		if !r.Trusted {
 			m.Foreign = r.Foreign
 		}
-		return t.append(tx, &t.Turn, nil, []llm.Message{m})
+		return t.conv.append(tx, &t.Turn, nil, []llm.Message{m})
 	})
 	if err != nil {
 		return err
 	}
 	t.env.Inbox.Wake() // Commit may have put messages into the inbox
-	t.recall(m)
+	t.conv.recall(m)
 	return nil
 }
 
@@ -471,7 +477,7 @@ func (t *toolRound) result(ctx context.Context, c llm.ToolCall, r tool.Result) l
 func (t *toolRound) storeFiles(c llm.ToolCall, files []tool.File) string {
 	var b strings.Builder
 	for _, f := range files {
-		where, err := t.saveFile(f.Name, f.Data)
+		where, err := t.env.Attachments.SaveFile(t.Address, f.Name, f.Data)
 		if err != nil {
 			t.logger().Warn("file of a tool not kept", "tool", c.Name, "err", err)
 			where = "nowhere, because it could not be stored"
@@ -488,7 +494,7 @@ func (t *toolRound) storeImage(ctx context.Context, im tool.Image) (llm.Image, e
 		return llm.Image{}, err
 	}
 	_, ext, _ := strings.Cut(kind, "/")
-	where, err := t.saveFile("image."+ext, data)
+	where, err := t.env.Attachments.SaveFile(t.Address, "image."+ext, data)
 	if err != nil {
 		return llm.Image{}, err
 	}
@@ -516,7 +522,7 @@ func (t *toolRound) capped(text string) string {
 		return text
 	}
 	where := "the rest could not be stored"
-	if file, err := t.saveFile(bus.Offload, []byte(text)); err == nil {
+	if file, err := t.env.Attachments.SaveFile(t.Address, bus.Offload, []byte(text)); err == nil {
 		where = "the whole is in " + file
 	} else {
 		t.logger().Warn("tool result not stored", "err", err)
@@ -536,12 +542,6 @@ func cutResult(text, where string) string {
 func withoutMiddle(text string, first, last int, where string) string {
 	return fmt.Sprintf("%s\n\n[… %d bytes in all; %s …]\n\n%s",
 		plaintext.Cut(text, first), len(text), where, plaintext.Tail(text, last))
-}
-
-// saveFile stores data in the folder of the conversation and returns the name that the model uses
-// for it.
-func (t *reader) saveFile(name string, data []byte) (string, error) {
-	return t.env.Attachments.SaveFile(t.Address, name, data)
 }
 
 // compactJSON returns arguments in a canonical form, so that equal arguments compare equal.

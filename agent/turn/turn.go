@@ -23,9 +23,9 @@ import (
 	"gateway/store/fault"
 )
 
-// A turn holds the people and settings of a turn. Types that embed one another do the work, each
-// with one concern: costs, preview, conversation, modelCaller, reader, permissions, toolRound,
-// runner.
+// A turn holds the people and settings of a turn. Its parts share it and do the work, each with one
+// concern: costs, preview, conversation, modelCaller, reader, permissions, toolRound. A part holds
+// the parts that it uses. The runner has them all.
 type turn struct {
 	session.Turn
 	env      *Env
@@ -51,7 +51,14 @@ type turn struct {
 
 // A runner runs a turn from its beginning to its end.
 type runner struct {
-	toolRound
+	*turn
+	costs   *costs
+	preview *preview
+	conv    *conversation
+	model   *modelCaller
+	reader  *reader
+	round   *toolRound
+
 	lease     store.Lease
 	began     time.Time
 	continued int           // how often the answer hit the output limit
@@ -83,17 +90,17 @@ func (t *runner) run(ctx context.Context, batch []bus.Received) error {
 	} else if given, err := t.mayResume(ctx); given || err != nil {
 		return err
 	}
-	if err := t.restore(ctx); err != nil {
+	if err := t.conv.restore(ctx); err != nil {
 		return err
 	}
-	if isClosed(t.history) {
+	if isClosed(t.conv.history) {
 		return session.ErrEnded // by /stop, after begin or mayResume
 	}
 	if batch == nil {
 		if err := t.countRounds(ctx); err != nil {
 			return err
 		}
-		waited, err := t.resumeTools(ctx)
+		waited, err := t.round.resumeTools(ctx)
 		if err == nil && waited {
 			err = t.boundary(ctx)
 		}
@@ -101,9 +108,9 @@ func (t *runner) run(ctx context.Context, batch []bus.Received) error {
 			return err
 		}
 	}
-	t.showBegin()
+	t.preview.showBegin()
 	for {
-		resp, err := t.ask(ctx)
+		resp, err := t.model.ask(ctx)
 		if err != nil {
 			if done, err := t.failed(ctx, err); done || err != nil {
 				return err
@@ -128,12 +135,12 @@ func isClosed(history []llm.Message) bool {
 func (t *runner) mayResume(ctx context.Context) (given bool, err error) {
 	// Unlike [turn.txSoon], this call does not end the trial of a suspected turn.
 	err = t.env.DB.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
-		return t.append(tx, &t.Turn, nil, nil)
+		return t.conv.append(tx, &t.Turn, nil, nil)
 	})
 	if err != nil || t.Attempts-t.Handed <= MaxAttempts {
 		return false, err
 	}
-	t.history, err = session.TurnMessages(t.env.DB.Read(context.WithoutCancel(ctx)), &t.Turn)
+	t.conv.history, err = session.TurnMessages(t.env.DB.Read(context.WithoutCancel(ctx)), &t.Turn)
 	if err != nil {
 		return false, err
 	}
@@ -204,7 +211,7 @@ func (t *turn) setTrigger(first bus.InboundMessage) {
 // author may do.
 func (t *runner) addWriters(batch []bus.Received) {
 	t.restrict(batch)
-	t.offerTools() // A repeated call can make sense after a new message.
+	t.round.offerTools() // A repeated call can make sense after a new message.
 	for i := range batch {
 		m := &batch[i].Message
 		if t.tools == nil || !m.Role.AtLeast(t.role) {
@@ -227,8 +234,8 @@ func (t *runner) countRounds(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.recount(messages)
-	t.addSources(messages)
+	t.round.recount(messages)
+	t.conv.addSources(messages)
 	return nil
 }
 
@@ -236,38 +243,38 @@ func (t *runner) countRounds(ctx context.Context) error {
 func (t *runner) step(ctx context.Context, resp *llm.Response) (done bool, err error) {
 	m := resp.Message
 	switch {
-	case len(m.ToolCalls) > 0 && t.closing == "":
+	case len(m.ToolCalls) > 0 && t.model.closing == "":
 		markCut(resp)
-		if err := t.useTools(ctx, m); err != nil {
+		if err := t.round.useTools(ctx, m); err != nil {
 			return false, err
 		}
 		return false, t.boundary(ctx)
 
 	case resp.Finish == llm.FinishFiltered:
 		refused := &llm.Error{Kind: llm.ContentRefused, Model: resp.Model}
-		if showsNothing(t.partial + m.Text) { // an earlier message may be the reason
+		if showsNothing(t.preview.partial + m.Text) { // an earlier message may be the reason
 			return t.failed(ctx, refused)
 		}
-		t.partial += m.Text
+		t.preview.partial += m.Text
 		return true, t.fail(ctx, ErrorText(refused))
 
 	case resp.Finish == llm.FinishLength && m.Text != "" && t.continued < maxContinued:
 		t.continued++
-		t.partial += m.Text
+		t.preview.partial += m.Text
 		return false, nil
 
-	case showsNothing(t.partial+m.Text) && t.mayBeSilent():
+	case showsNothing(t.preview.partial+m.Text) && t.mayBeSilent():
 		return t.answer(ctx, llm.Message{Role: llm.Assistant, Text: silent})
 
-	case showsNothing(t.partial + m.Text):
+	case showsNothing(t.preview.partial + m.Text):
 		if t.blanks++; t.blanks == 2 {
-			t.closing = AskAnswer
+			t.model.closing = AskAnswer
 		} else if t.blanks > 2 {
 			return true, t.fail(ctx, SayBlank)
 		}
 		return false, nil
 	}
-	m.Text, m.ToolCalls = t.partial+m.Text, nil
+	m.Text, m.ToolCalls = t.preview.partial+m.Text, nil
 	return t.answer(ctx, m)
 }
 
@@ -289,30 +296,30 @@ const maxContinued = 3
 func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err error) {
 	batch := t.mailbox.Next(false)
 	t.restrict(batch)
-	more, r, err := t.loadMessages(ctx, batch)
+	more, r, err := t.reader.loadMessages(ctx, batch)
 	if err != nil {
 		t.mailbox.Claimed(ctx, err)
 		return false, err
 	}
-	out := t.outbound(t.visibleText(m.Text))
+	out := t.preview.outbound(t.visibleText(m.Text))
 	ended, later, spoken := t.Turn, false, false
 	ended.Answers++
 	if len(batch) > 0 {
 		ended.ReplyTo = QuoteID(batch[len(batch)-1].Message)
 	}
 	now := t.env.Now()
-	err = t.tx(ctx, func(tx *store.Tx) error {
+	err = t.costs.tx(ctx, func(tx *store.Tx) error {
 		if err := t.deliver(tx, out); err != nil {
 			return err
 		}
-		if spoken, err = t.addSpeech(tx, out); err != nil {
+		if spoken, err = t.costs.addSpeech(tx, out); err != nil {
 			return err
 		}
 		if len(batch) > 0 {
 			if err := r.touch(tx); err != nil {
 				return err
 			}
-			return t.append(tx, &ended, batch, append([]llm.Message{m}, more...))
+			return t.conv.append(tx, &ended, batch, append([]llm.Message{m}, more...))
 		}
 		if later, err = t.addCompaction(tx); err != nil {
 			return err
@@ -327,12 +334,12 @@ func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err erro
 	}
 	fault.Point("finished")
 	t.env.Logger.InfoContext(ctx, "answer ready", "session", t.Session, "turn", t.ID,
-		"took", now.Sub(t.began), "rounds", t.rounds,
-		"input", t.used.Input, "output", t.used.Output)
+		"took", now.Sub(t.began), "rounds", t.round.rounds,
+		"input", t.costs.used.Input, "output", t.costs.used.Output)
 	if t.isTask() {
 		t.env.Inbox.Wake() // a sub-agent has put its outcome into the inbox
 	}
-	t.showEnd(false)
+	t.preview.showEnd(false)
 	t.Turn = ended
 	if later || spoken {
 		t.env.Background.Wake()
@@ -340,11 +347,11 @@ func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err erro
 	if len(batch) == 0 {
 		return true, nil
 	}
-	t.recall(append([]llm.Message{m}, more...)...)
+	t.conv.recall(append([]llm.Message{m}, more...)...)
 	t.answers = nil
 	t.addWriters(batch)
-	t.partial, t.closing, t.continued, t.blanks = "", "", 0, 0
-	t.showBegin()
+	t.preview.partial, t.model.closing, t.continued, t.blanks = "", "", 0, 0
+	t.preview.showBegin()
 	return false, nil
 }
 
@@ -360,7 +367,7 @@ func (t *runner) boundary(ctx context.Context) error {
 		var r recalled
 		if err == nil {
 			t.restrict(batch)
-			messages, r, err = t.loadMessages(ctx, batch)
+			messages, r, err = t.reader.loadMessages(ctx, batch)
 		}
 		if err == nil && ctx.Err() != nil { // files may be missing only because of that
 			t.mailbox.Claimed(ctx, ErrGone)
@@ -372,11 +379,11 @@ func (t *runner) boundary(ctx context.Context) error {
 		}
 		joined := t.Turn
 		joined.ReplyTo = QuoteID(batch[len(batch)-1].Message)
-		err = t.txSoon(ctx, func(tx *store.Tx) error {
+		err = t.costs.txSoon(ctx, func(tx *store.Tx) error {
 			if err := r.touch(tx); err != nil {
 				return err
 			}
-			return t.append(tx, &joined, batch, messages)
+			return t.conv.append(tx, &joined, batch, messages)
 		})
 		if errors.Is(err, ErrGone) { // the messages were dropped
 			return t.boundary(ctx)
@@ -385,7 +392,7 @@ func (t *runner) boundary(ctx context.Context) error {
 			return err
 		}
 		t.Turn = joined
-		t.recall(messages...)
+		t.conv.recall(messages...)
 		t.addWriters(batch)
 	}
 	return nil
@@ -394,7 +401,7 @@ func (t *runner) boundary(ctx context.Context) error {
 // addCompaction adds a background task that makes notes if the prompt has become too large, so that
 // the next turn need not wait for them. It reports whether it added one.
 func (t *runner) addCompaction(tx *store.Tx) (bool, error) {
-	state, tooLarge := t.excess()
+	state, tooLarge := t.conv.excess()
 	if t.isTask() || t.Scope == "" || !tooLarge {
 		return false, nil
 	}
@@ -465,15 +472,15 @@ func (t *runner) end(tx *store.Tx, st *session.Turn, s session.State, last ...ll
 		said.Text = last[len(last)-1].Text
 	}
 	if strings.TrimSpace(said.Text) != silent { // no foreign text can be in these words
-		said.Foreign, said.Rights = t.foreign() != "", t.overheard()
+		said.Foreign, said.Rights = t.conv.foreign() != "", t.conv.overheard()
 	}
 	if err := t.endRun(tx, s, said); err != nil {
 		return err
 	}
-	if err := t.addVersion(tx); err != nil {
+	if err := t.round.addVersion(tx); err != nil {
 		return err
 	}
-	if t.woken {
+	if t.preview.woken {
 		if err := question.EndAll(tx, st.ID); err != nil {
 			return err
 		}
@@ -483,20 +490,20 @@ func (t *runner) end(tx *store.Tx, st *session.Turn, s session.State, last ...ll
 
 // fail ends the turn with an explanation for the person instead of an answer.
 func (t *runner) fail(ctx context.Context, say string) error {
-	out := t.outbound(say)
-	if t.partial != "" { // keep readable the text that people have seen
-		out.Text = t.visibleText(t.partial + "\n\n" + say)
+	out := t.preview.outbound(say)
+	if t.preview.partial != "" { // keep readable the text that people have seen
+		out.Text = t.visibleText(t.preview.partial + "\n\n" + say)
 	}
-	last := append(prompt.FillMissingResults(t.history, ResultFailed),
+	last := append(prompt.FillMissingResults(t.conv.history, ResultFailed),
 		llm.Message{Role: llm.Assistant, Text: MarkFailed})
-	err := t.tx(ctx, func(tx *store.Tx) error {
+	err := t.costs.tx(ctx, func(tx *store.Tx) error {
 		if err := t.deliverFailure(tx, out); err != nil {
 			return err
 		}
 		return t.end(tx, &t.Turn, session.Failed, last...)
 	})
 	if err == nil {
-		t.showEnd(false)
+		t.preview.showEnd(false)
 		t.env.Inbox.Wake() // a sub-agent has put its outcome into the inbox
 	}
 	return err
@@ -520,34 +527,34 @@ func (t *runner) failed(ctx context.Context, err error) (done bool, _ error) {
 		return true, t.fail(ctx, SayBusy)
 	}
 	e, ok := errors.AsType[*llm.Error](err)
-	if ok && e.Kind == llm.NoImages && !t.noImages {
-		t.noImages = true
+	if ok && e.Kind == llm.NoImages && !t.model.noImages {
+		t.model.noImages = true
 		return false, nil
 	}
-	if ok && e.Kind == llm.TooManyImages && prompt.MaxImages>>t.halved > 0 {
-		t.halved++
+	if ok && e.Kind == llm.TooManyImages && prompt.MaxImages>>t.model.halved > 0 {
+		t.model.halved++
 		return false, nil
 	}
-	if ok && e.Kind == llm.BadThoughts && !t.noThoughts {
-		t.noThoughts = true
+	if ok && e.Kind == llm.BadThoughts && !t.model.noThoughts {
+		t.model.noThoughts = true
 		return false, nil
 	}
-	if ok && e.Kind == llm.NoTools && !t.noTools {
+	if ok && e.Kind == llm.NoTools && !t.model.noTools {
 		t.logger().WarnContext(ctx, "model is asked without tools", "err", err)
-		t.noTools = true
+		t.model.noTools = true
 		return false, nil
 	}
 	if ok && e.Kind == llm.ContentRefused {
-		if again, failed := t.leaveOutEarlier(ctx); again || failed != nil {
+		if again, failed := t.model.leaveOutEarlier(ctx); again || failed != nil {
 			return false, failed
 		}
 	}
-	if ok && e.Kind == llm.ContextTooLong && !t.shortened {
-		t.shortened = true
-		return false, t.shorten(ctx)
+	if ok && e.Kind == llm.ContextTooLong && !t.model.shortened {
+		t.model.shortened = true
+		return false, t.conv.shorten(ctx)
 	}
-	if ok && e.Kind == llm.ContextTooLong && !t.noImages && len(t.images) > 0 {
-		t.noImages = true // one image may have more tokens than a local model takes
+	if ok && e.Kind == llm.ContextTooLong && !t.model.noImages && len(t.model.images) > 0 {
+		t.model.noImages = true // one image may have more tokens than a local model takes
 		return false, nil
 	}
 	t.logger().WarnContext(ctx, "model call failed", "err", err)
@@ -556,14 +563,14 @@ func (t *runner) failed(ctx context.Context, err error) (done bool, _ error) {
 
 // interrupted ends the turn in favour of a newer message.
 func (t *runner) interrupted(ctx context.Context) error {
-	last := append(prompt.FillMissingResults(t.history, ResultStopped),
+	last := append(prompt.FillMissingResults(t.conv.history, ResultStopped),
 		llm.Message{Role: llm.Assistant, Text: MarkInterrupted})
-	err := t.tx(ctx, func(tx *store.Tx) error {
+	err := t.costs.tx(ctx, func(tx *store.Tx) error {
 		return t.end(tx, &t.Turn, session.Stopped, last...)
 	})
 	if err == nil {
 		t.unanswered = append(t.unanswered, t.answers...)
-		t.showEnd(true)
+		t.preview.showEnd(true)
 	}
 	return err
 }

@@ -103,9 +103,8 @@ func (w *world) tools(tools ...tool.Tool) {
 
 // turn returns a turn of an owner that has not begun.
 func (w *world) turn(key session.Key) *runner {
-	t := new(runner)
-	t.turn = turn{env: w.env, mailbox: emptyMailbox{}, settings: &w.settings, role: bus.Owner,
-		tools: w.env.Tools}
+	t := assemble(&turn{env: w.env, mailbox: emptyMailbox{}, settings: &w.settings,
+		role: bus.Owner, tools: w.env.Tools})
 	t.Session, t.Address = key, at("a")
 	return t
 }
