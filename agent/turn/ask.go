@@ -115,6 +115,32 @@ func (t *modelCaller) request(ctx context.Context) llm.Request {
 	return req
 }
 
+// adapt changes the next request so that the model may accept it after err. It reports false if no
+// change is left that could help.
+func (t *modelCaller) adapt(ctx context.Context, err *llm.Error) (again bool, _ error) {
+	switch {
+	case err.Kind == llm.NoImages && !t.noImages:
+		t.noImages = true
+	case err.Kind == llm.TooManyImages && prompt.MaxImages>>t.halved > 0:
+		t.halved++
+	case err.Kind == llm.BadThoughts && !t.noThoughts:
+		t.noThoughts = true
+	case err.Kind == llm.NoTools && !t.noTools:
+		t.logger().WarnContext(ctx, "model is asked without tools", "err", err)
+		t.noTools = true
+	case err.Kind == llm.ContentRefused:
+		return t.leaveOutEarlier(ctx)
+	case err.Kind == llm.ContextTooLong && !t.shortened:
+		t.shortened = true
+		return true, t.conv.shorten(ctx)
+	case err.Kind == llm.ContextTooLong && !t.noImages && len(t.images) > 0:
+		t.noImages = true // one image may have more tokens than a local model takes
+	default:
+		return false, nil
+	}
+	return true, nil
+}
+
 // The preview appears once the text has been growing for ShowAfter: an immediate answer needs no
 // preview. An answer that has not begun after typingAfter is announced without text.
 const (

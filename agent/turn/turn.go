@@ -526,36 +526,10 @@ func (t *runner) failed(ctx context.Context, err error) (done bool, _ error) {
 	case errors.Is(err, errNoSlot):
 		return true, t.fail(ctx, SayBusy)
 	}
-	e, ok := errors.AsType[*llm.Error](err)
-	if ok && e.Kind == llm.NoImages && !t.model.noImages {
-		t.model.noImages = true
-		return false, nil
-	}
-	if ok && e.Kind == llm.TooManyImages && prompt.MaxImages>>t.model.halved > 0 {
-		t.model.halved++
-		return false, nil
-	}
-	if ok && e.Kind == llm.BadThoughts && !t.model.noThoughts {
-		t.model.noThoughts = true
-		return false, nil
-	}
-	if ok && e.Kind == llm.NoTools && !t.model.noTools {
-		t.logger().WarnContext(ctx, "model is asked without tools", "err", err)
-		t.model.noTools = true
-		return false, nil
-	}
-	if ok && e.Kind == llm.ContentRefused {
-		if again, failed := t.model.leaveOutEarlier(ctx); again || failed != nil {
-			return false, failed
+	if e, ok := errors.AsType[*llm.Error](err); ok {
+		if again, err := t.model.adapt(ctx, e); again || err != nil {
+			return false, err
 		}
-	}
-	if ok && e.Kind == llm.ContextTooLong && !t.model.shortened {
-		t.model.shortened = true
-		return false, t.conv.shorten(ctx)
-	}
-	if ok && e.Kind == llm.ContextTooLong && !t.model.noImages && len(t.model.images) > 0 {
-		t.model.noImages = true // one image may have more tokens than a local model takes
-		return false, nil
 	}
 	t.logger().WarnContext(ctx, "model call failed", "err", err)
 	return true, t.fail(ctx, ErrorText(err))
