@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -63,19 +62,6 @@ func (t *toolRound) useTools(ctx context.Context, m llm.Message) error {
 	if t.rounds++; t.rounds >= t.maxRounds() {
 		t.model.closing = AskSumUp
 	}
-	return nil
-}
-
-// write appends messages to the transcript.
-func (t *conversation) write(ctx context.Context, messages ...llm.Message) error {
-	err := t.costs.txSoon(ctx, func(tx *store.Tx) error {
-		return t.append(tx, &t.Turn, nil, messages)
-	})
-	if err != nil {
-		return err
-	}
-	fault.Point("stepped")
-	t.recall(messages...)
 	return nil
 }
 
@@ -171,23 +157,6 @@ func endsEarly(arguments string) bool {
 
 var errCutOff = errors.New("the arguments of this call end too early, so nothing was done; if " +
 	"your answer reached the limit of its length, make smaller calls, and write a long file in parts")
-
-// hasEffects reports whether m calls a tool that changes something.
-func (t *conversation) hasEffects(m llm.Message) bool {
-	return slices.ContainsFunc(m.ToolCalls, func(c llm.ToolCall) bool {
-		return t.effect(c) != tool.Pure
-	})
-}
-
-// effect returns the effect class of the tool of c, which decides whether a restart may make the
-// call again. An unknown tool counts as pure.
-func (t *conversation) effect(c llm.ToolCall) tool.Effect {
-	found, err := t.tools.Lookup(c.Name)
-	if err != nil {
-		return tool.Pure
-	}
-	return found.Effect
-}
 
 // resumeTools gives results to the calls that were under way when the last process ended. Calls
 // that may run twice run again. For the others the result says that the outcome is unknown. waited

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -419,48 +418,6 @@ func (t *toolRound) addVersion(tx *store.Tx) error {
 		Kind: background.Version, Scope: t.Scope}})
 }
 
-// append writes messages to the transcript of st and claims batch. A tool call must be on disk
-// before it takes effect.
-func (t *conversation) append(
-	tx *store.Tx, st *session.Turn, batch []bus.Received, m []llm.Message,
-) error {
-	if slices.ContainsFunc(m, t.hasEffects) {
-		tx.WaitForDisk()
-	}
-	if err := session.Append(tx, st, t.env.Now(), m...); err != nil {
-		return err
-	}
-	return t.claim(tx, st, batch)
-}
-
-// claim claims batch and the ambient messages before it. It reports a GoneError if a message can't
-// be claimed: see [Env.Claim].
-func (t *conversation) claim(tx *store.Tx, st *session.Turn, batch []bus.Received) error {
-	var gone GoneError
-	for i := range batch {
-		ok, err := t.env.Claim(tx, &batch[i], st.ID)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			gone = append(gone, batch[i].Seq)
-		}
-	}
-	if gone != nil {
-		return gone
-	}
-	// A proactive turn does not show ambient messages. The next question does.
-	if len(batch) > 0 && batch[0].Message.Group && t.trigger.Origin.Interactive() {
-		last := &batch[len(batch)-1]
-		// the conversations of the other members also get the ambient messages
-		if st.Session.Speaker != "" {
-			return session.SetAmbientSeen(tx, st.Session, last.Seq)
-		}
-		return t.env.Inbox.ForgetAmbient(tx, last.Message.From, last.Seq)
-	}
-	return nil
-}
-
 // end ends st in tx with its last messages.
 func (t *runner) end(tx *store.Tx, st *session.Turn, s session.State, last ...llm.Message) error {
 	if err := session.EndTurn(tx, st, s, t.env.Now(), last...); err != nil {
@@ -547,14 +504,6 @@ func (t *runner) interrupted(ctx context.Context) error {
 		t.preview.showEnd(true)
 	}
 	return err
-}
-
-// stream returns the name of the current preview.
-func (t *turn) stream() string { return StreamOf(&t.Turn) }
-
-// StreamOf returns the name of the preview of a turn's current answer.
-func StreamOf(t *session.Turn) string {
-	return strconv.FormatInt(t.ID, 10) + "." + strconv.Itoa(t.Answers)
 }
 
 // QuoteID returns the platform's id of m if an answer must quote m, because it is in a group.

@@ -2,14 +2,19 @@ package turn
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync/atomic"
 
 	"gateway/agent/llm"
 	"gateway/agent/persona"
 	"gateway/agent/prompt"
+	"gateway/agent/tool"
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/session"
+	"gateway/store"
+	"gateway/store/fault"
 )
 
 // A conversation is the context of the model in a turn: the system prompt, and the transcript from
@@ -144,27 +149,6 @@ func Measure(
 		prompt.Prepare(t.tools.Offered(t.history), t.historySize())), nil
 }
 
-// leaveOutEarlier leaves the earlier turns, and the notes of them, out of the prompt, because the
-// provider may refuse it for what they contain. It reports false if that was done before.
-func (t *modelCaller) leaveOutEarlier(ctx context.Context) (bool, error) {
-	if t.conv.alone || t.First {
-		return false, nil
-	}
-	read := t.env.DB.Read(context.WithoutCancel(ctx))
-	summary, err := session.ReadSummary(read, t.Session)
-	if err != nil {
-		return false, err
-	}
-	summary.Text = "" // but From stays, so that the notes do not appear as recent history instead
-	system, err := t.conv.systemParts(read, summary)
-	if err != nil {
-		return false, err
-	}
-	t.conv.system = t.env.Prompts.Text(system)
-	t.conv.history, t.conv.older, t.conv.alone = t.conv.history[t.conv.older:], 0, true
-	return true, nil
-}
-
 // shorten reduces a prompt that the model refused as too long. Notes replace the older half of the
 // conversation. Without an older half, shorten cuts the results and arguments of tool calls.
 func (t *conversation) shorten(ctx context.Context) error {
@@ -179,4 +163,128 @@ func (t *conversation) shorten(ctx context.Context) error {
 		prompt.ShrinkCalls(t.history, prompt.ShrunkResult)
 	}
 	return nil
+}
+
+// append writes messages to the transcript of st and claims batch. A tool call must be on disk
+// before it takes effect.
+func (t *conversation) append(
+	tx *store.Tx, st *session.Turn, batch []bus.Received, m []llm.Message,
+) error {
+	if slices.ContainsFunc(m, t.hasEffects) {
+		tx.WaitForDisk()
+	}
+	if err := session.Append(tx, st, t.env.Now(), m...); err != nil {
+		return err
+	}
+	return t.claim(tx, st, batch)
+}
+
+// claim claims batch and the ambient messages before it. It reports a GoneError if a message can't
+// be claimed: see [Env.Claim].
+func (t *conversation) claim(tx *store.Tx, st *session.Turn, batch []bus.Received) error {
+	var gone GoneError
+	for i := range batch {
+		ok, err := t.env.Claim(tx, &batch[i], st.ID)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			gone = append(gone, batch[i].Seq)
+		}
+	}
+	if gone != nil {
+		return gone
+	}
+	// A proactive turn does not show ambient messages. The next question does.
+	if len(batch) > 0 && batch[0].Message.Group && t.trigger.Origin.Interactive() {
+		last := &batch[len(batch)-1]
+		// the conversations of the other members also get the ambient messages
+		if st.Session.Speaker != "" {
+			return session.SetAmbientSeen(tx, st.Session, last.Seq)
+		}
+		return t.env.Inbox.ForgetAmbient(tx, last.Message.From, last.Seq)
+	}
+	return nil
+}
+
+// write appends messages to the transcript.
+func (t *conversation) write(ctx context.Context, messages ...llm.Message) error {
+	err := t.costs.txSoon(ctx, func(tx *store.Tx) error {
+		return t.append(tx, &t.Turn, nil, messages)
+	})
+	if err != nil {
+		return err
+	}
+	fault.Point("stepped")
+	t.recall(messages...)
+	return nil
+}
+
+// hasEffects reports whether m calls a tool that changes something.
+func (t *conversation) hasEffects(m llm.Message) bool {
+	return slices.ContainsFunc(m.ToolCalls, func(c llm.ToolCall) bool {
+		return t.effect(c) != tool.Pure
+	})
+}
+
+// effect returns the effect class of the tool of c, which decides whether a restart may make the
+// call again. An unknown tool counts as pure.
+func (t *conversation) effect(c llm.ToolCall) tool.Effect {
+	found, err := t.tools.Lookup(c.Name)
+	if err != nil {
+		return tool.Pure
+	}
+	return found.Effect
+}
+
+// A provenance names the sources of foreign text in a turn. Such text must not give orders, but the
+// model may follow it all the same. Therefore calls with lasting effects need approval, and so do
+// calls that the least privileged author could not have made.
+type provenance struct {
+	sources []string // the first few, such as "the page https://…"
+	least   bus.Role // lowest role among authors who did not talk to the agent; "": none
+}
+
+// maxSources is the maximum number of sources that a request for approval names.
+const maxSources = 3
+
+// recall adds messages to the turn's history.
+func (t *conversation) recall(messages ...llm.Message) {
+	t.history = append(t.history, messages...)
+	t.addSources(messages)
+}
+
+// addSources adds the sources of messages to the turn's provenance.
+func (t *conversation) addSources(messages []llm.Message) {
+	var now provenance
+	if before := t.provenance.Load(); before != nil {
+		now = provenance{slices.Clone(before.sources), before.least}
+	}
+	for _, m := range messages {
+		if m.Foreign != "" && len(now.sources) < maxSources && !slices.Contains(now.sources, m.Foreign) {
+			now.sources = append(now.sources, m.Foreign)
+		}
+		if r := bus.Role(m.ForeignRole); r.Valid() && (now.least == "" || now.least.AtLeast(r)) {
+			now.least = r
+		}
+	}
+	if len(now.sources) > 0 || now.least != "" {
+		t.provenance.Store(&now)
+	}
+}
+
+// foreign names the foreign sources in the turn; "" if there are none.
+func (t *conversation) foreign() string {
+	if o := t.provenance.Load(); o != nil {
+		return strings.Join(o.sources, ", ")
+	}
+	return ""
+}
+
+// overheard returns the lowest role among authors who did not talk to the agent, or "".
+func (t *conversation) overheard() bus.Role {
+	if o := t.provenance.Load(); o != nil {
+		return o.least
+	}
+	return ""
 }

@@ -3,7 +3,6 @@ package turn
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"gateway/agent/llm"
@@ -203,58 +202,6 @@ func article(r bus.Role) string {
 		return "an " + string(r)
 	}
 	return "a " + string(r)
-}
-
-// A provenance names the sources of foreign text in a turn. Such text must not give orders, but the
-// model may follow it all the same. Therefore calls with lasting effects need approval, and so do
-// calls that the least privileged author could not have made.
-type provenance struct {
-	sources []string // the first few, such as "the page https://…"
-	least   bus.Role // lowest role among authors who did not talk to the agent; "": none
-}
-
-// maxSources is the maximum number of sources that a request for approval names.
-const maxSources = 3
-
-// recall adds messages to the turn's history.
-func (t *conversation) recall(messages ...llm.Message) {
-	t.history = append(t.history, messages...)
-	t.addSources(messages)
-}
-
-// addSources adds the sources of messages to the turn's provenance.
-func (t *conversation) addSources(messages []llm.Message) {
-	var now provenance
-	if before := t.provenance.Load(); before != nil {
-		now = provenance{slices.Clone(before.sources), before.least}
-	}
-	for _, m := range messages {
-		if m.Foreign != "" && len(now.sources) < maxSources && !slices.Contains(now.sources, m.Foreign) {
-			now.sources = append(now.sources, m.Foreign)
-		}
-		if r := bus.Role(m.ForeignRole); r.Valid() && (now.least == "" || now.least.AtLeast(r)) {
-			now.least = r
-		}
-	}
-	if len(now.sources) > 0 || now.least != "" {
-		t.provenance.Store(&now)
-	}
-}
-
-// foreign names the foreign sources in the turn; "" if there are none.
-func (t *conversation) foreign() string {
-	if o := t.provenance.Load(); o != nil {
-		return strings.Join(o.sources, ", ")
-	}
-	return ""
-}
-
-// overheard returns the lowest role among authors who did not talk to the agent, or "".
-func (t *conversation) overheard() bus.Role {
-	if o := t.provenance.Load(); o != nil {
-		return o.least
-	}
-	return ""
 }
 
 // approvalReason returns why a call needs approval although the rules allow it, or "".

@@ -2,16 +2,16 @@ package turn
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"gateway/agent/activity"
 	"gateway/agent/budget"
 	"gateway/agent/llm"
 	"gateway/agent/prompt"
-	"gateway/bus"
+	"gateway/session"
 )
 
 // A modelCaller makes the model calls of a turn.
@@ -141,139 +141,138 @@ func (t *modelCaller) adapt(ctx context.Context, err *llm.Error) (again bool, _ 
 	return true, nil
 }
 
-// The preview appears once the text has been growing for ShowAfter: an immediate answer needs no
-// preview. An answer that has not begun after typingAfter is announced without text.
-const (
-	ShowAfter   = 100 * time.Millisecond
-	showEvery   = 50 * time.Millisecond
-	typingAfter = 700 * time.Millisecond
-)
-
-// live is the state of the current preview. The preview's mu guards it.
-type live struct {
-	newest bus.Progress
-	timer  *time.Timer // publishes newest when it fires
-	due    bool        // the timer publishes a text, not the announcement
-	grows  time.Time   // when the first text arrived
-	shown  time.Time   // when a text was last published
-	any    bool        // something has been published
-	over   bool        // nothing more is published
-}
-
-// A preview shows a growing answer.
-type preview struct {
-	*turn
-	woken   bool   // the turn was suspended and continues
-	partial string // beginning of an answer that hit the output limit
-	log     activity.Log
-
-	mu   sync.Mutex // also guards against the timer of live
-	live *live      // nil: no preview
-}
-
-// showBegin starts a preview. If no text arrives soon, the preview announces that the answer is
-// coming.
-func (t *preview) showBegin() {
-	if !t.trigger.Origin.Interactive() || t.mayBeSilent() {
-		return // nobody watches the turn
+// withImages returns messages with the data of the newest images. Older images are only mentioned.
+func (t *modelCaller) withImages(ctx context.Context, messages []llm.Message) []llm.Message {
+	left := prompt.MaxImages >> t.halved
+	if t.noImages || t.settings.NoImages || t.env.Attachments.Media == nil {
+		left = 0
 	}
-	l := &live{newest: t.progress()}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	l.timer = time.AfterFunc(typingAfter, func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if t.live == l && !l.over && (l.due || !l.any) { // otherwise the timer fired too late
-			t.publish(t.env.Now())
+	for i := len(messages) - 1; i >= 0 && left > 0; i-- {
+		m := &messages[i]
+		if len(m.Images) == 0 {
+			continue
 		}
-	})
-	t.live = l
+		images := make([]llm.Image, len(m.Images)) // don't change the transcript's images
+		copy(images, m.Images)
+		for j := len(images) - 1; j >= 0 && left > 0; j-- {
+			images[j] = t.image(ctx, images[j])
+			left--
+		}
+		m.Images = images
+	}
+	return messages
 }
 
-// show publishes the answer so far and the status, at once or when enough time has passed since the
-// last publication.
-func (t *preview) show(text, status string) {
-	now := t.env.Now()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	l := t.live
-	if l == nil || l.over {
-		return
+// image returns im with its data if it can be loaded.
+func (t *modelCaller) image(ctx context.Context, im llm.Image) llm.Image {
+	if known, ok := t.images[im.Path]; ok {
+		return known
 	}
-	l.newest.Text, l.newest.Status, l.newest.Since = text, status, time.Time{}
-	if status != "" {
-		l.newest.Since = now
-		t.publish(now)
-		return
+	shown, err := t.env.Attachments.Image(ctx, t.Address, im)
+	for i := 0; i < len(t.chats) && err != nil; i++ {
+		shown, err = t.env.Attachments.Image(ctx, t.chats[i], im)
 	}
-	if l.grows.IsZero() {
-		l.grows = now
+	im = shown
+	if err != nil {
+		t.logger().InfoContext(ctx, "image not shown to the model", "err", err)
 	}
-	wait := max(l.grows.Add(ShowAfter).Sub(now), l.shown.Add(showEvery).Sub(now))
-	switch {
-	case wait <= 0:
-		t.publish(now)
-	case !l.due:
-		l.due = true
-		l.timer.Reset(wait)
+	if t.images == nil {
+		t.images = make(map[string]llm.Image)
+	}
+	t.images[im.Path] = im
+	return im
+}
+
+// leaveOutEarlier leaves the earlier turns, and the notes of them, out of the prompt, because the
+// provider may refuse it for what they contain. It reports false if that was done before.
+func (t *modelCaller) leaveOutEarlier(ctx context.Context) (bool, error) {
+	if t.conv.alone || t.First {
+		return false, nil
+	}
+	read := t.env.DB.Read(context.WithoutCancel(ctx))
+	summary, err := session.ReadSummary(read, t.Session)
+	if err != nil {
+		return false, err
+	}
+	summary.Text = "" // but From stays, so that the notes do not appear as recent history instead
+	system, err := t.conv.systemParts(read, summary)
+	if err != nil {
+		return false, err
+	}
+	t.conv.system = t.env.Prompts.Text(system)
+	t.conv.history, t.conv.older, t.conv.alone = t.conv.history[t.conv.older:], 0, true
+	return true, nil
+}
+
+// A clock ends a turn that takes too long. The clock stops while the turn waits for a slot, because
+// other turns cause that wait.
+type clock struct {
+	end func(error) // ends the turn's context
+
+	mu    sync.Mutex
+	left  time.Duration
+	since time.Time   // when it was last started
+	timer *time.Timer // nil while it is stopped
+}
+
+// start starts the clock.
+func (c *clock) start() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.since = time.Now()
+	c.timer = time.AfterFunc(c.left, func() { c.end(errTurnTimeout) })
+}
+
+// stop stops the clock.
+func (c *clock) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer != nil && c.timer.Stop() {
+		c.left -= time.Since(c.since)
+	}
+	c.timer = nil
+}
+
+// SessionsPerSlot is the maximum number of working sessions per slot for model calls.
+const SessionsPerSlot = 4
+
+// LongestWaits is the longest wait for a slot, as a multiple of the longest turn. Since
+// SessionsPerSlot limits the number of waiting sessions, only hanging models cause such a wait.
+const LongestWaits = 2 * SessionsPerSlot
+
+// errNoSlot reports that a turn waited too long for a slot.
+var errNoSlot = errors.New("no model call could be made for too long")
+
+// takeSlot waits for a slot.
+func (t *modelCaller) takeSlot(ctx context.Context) error {
+	select { // most turns find a free slot
+	case t.env.Calls.Slots <- struct{}{}:
+		return t.slotTaken(ctx)
+	default:
+	}
+	t.clock.stop()
+	defer t.clock.start()
+	patience := time.NewTimer(LongestWaits * t.settings.Timeout)
+	defer patience.Stop()
+	select {
+	case t.env.Calls.Slots <- struct{}{}:
+		return t.slotTaken(ctx)
+	case <-patience.C:
+		return errNoSlot
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.env.Draining:
+		return errDraining
 	}
 }
 
-// showCalls shows that calls begin.
-func (t *preview) showCalls(calls ...llm.ToolCall) {
-	if status := t.log.Add(t.settings.Activity, calls); status != "" {
-		t.show(t.partial, status)
+// slotTaken gives the slot back if the turn can no longer use it.
+func (t *modelCaller) slotTaken(ctx context.Context) (err error) {
+	if err = ctx.Err(); err == nil && t.env.IsDraining() {
+		err = errDraining
 	}
-}
-
-// publish publishes the newest text. t.mu is held.
-func (t *preview) publish(now time.Time) {
-	t.live.timer.Stop()
-	t.live.due, t.live.shown, t.live.any = false, now, true
-	t.env.Live.Publish(t.live.newest)
-}
-
-// hide stops the preview, even if its timer has fired and waits for t.mu. It reports whether
-// anything was shown: only then does a message replace the preview.
-func (t *preview) hide() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.live == nil {
-		return false
+	if err != nil {
+		<-t.env.Calls.Slots
 	}
-	t.live.timer.Stop()
-	t.live.over = true
-	return t.live.any
-}
-
-// showEnd ends the preview. void says that no message replaces it.
-func (t *preview) showEnd(void bool) { t.showLast(void, false) }
-
-// showWait ends the preview because the turn is suspended.
-func (t *preview) showWait() { t.showLast(true, true) }
-
-// showLast ends the preview. void and waits are as in [bus.Progress].
-func (t *preview) showLast(void, waits bool) {
-	// An earlier process, or the same turn before it was suspended, may have shown something.
-	if t.hide() || void && t.ID != 0 && (t.Attempts > 1 || t.woken) {
-		p := t.progress()
-		p.Ended, p.Void, p.Waits = true, void, waits
-		t.env.Live.Publish(p)
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.live = nil
-}
-
-// outbound returns a message with the given text that replaces the preview, if there is one.
-func (t *preview) outbound(text string) bus.OutboundMessage {
-	out := bus.OutboundMessage{To: t.Address, ReplyTo: t.ReplyTo, Text: text, Answers: t.answers}
-	if t.hide() || t.Attempts > 1 || t.woken { // an earlier process may have shown a preview
-		out.Stream = t.stream()
-	}
-	return out
-}
-
-func (t *preview) progress() bus.Progress {
-	return bus.Progress{To: t.Address, Stream: t.stream(), ReplyTo: t.ReplyTo}
+	return err
 }
