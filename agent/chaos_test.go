@@ -161,7 +161,7 @@ func (c *chaos) check() {
 		}
 	}
 	d := c.d
-	if n := d.Counts(); n != (pool.Counts{}) {
+	if n := d.pool.Counts(); n != (pool.Counts{}) {
 		c.t.Errorf("in memory at the end: %+v", n)
 	}
 	for call, n := range c.made {

@@ -43,9 +43,9 @@ func (c conversations) TakesFiles(to bus.Address) bool { return c.d.Accounts.Tak
 func (d *Dispatcher) Status(
 	ctx context.Context, key session.Key, m bus.InboundMessage,
 ) (command.Status, error) {
-	config := d.ConfigOf(key).ForPlace(persona.PlaceOf(&m))
-	waiting := d.Pending(key)
-	mode, busy := d.Mode(key), d.Counts().Workers
+	config := d.pool.ConfigOf(key).ForPlace(persona.PlaceOf(&m))
+	waiting := d.pool.Pending(key)
+	mode, busy := d.pool.Mode(key), d.pool.Counts().Workers
 	lines := make([]string, 0, 8)
 	for _, text := range d.Toolset.States() {
 		lines = append(lines, "- "+text)

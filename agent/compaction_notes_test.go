@@ -373,7 +373,7 @@ func TestSmallWindow(t *testing.T) {
 				w.say("a", fmt.Sprint("thing ", i, strings.Repeat(" and more", window/400)))
 			}
 			w.wantQuiet()
-			budget := w.d.Config().ContextBudget()
+			budget := w.d.pool.Config().ContextBudget()
 			asked := len(w.clerk().asked)
 			for i, r := range m.Requests() {
 				bare := prompt.TextSize(r.Messages[:1])

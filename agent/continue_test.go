@@ -145,7 +145,7 @@ func TestContinueStoppedTask(t *testing.T) {
 		if i.cancelled != 1 {
 			t.Errorf("the call was cancelled %d times, want once", i.cancelled)
 		}
-		if c := w.d.Counts(); c != (pool.Counts{}) {
+		if c := w.d.pool.Counts(); c != (pool.Counts{}) {
 			t.Errorf("in memory are %+v, want nothing", c)
 		}
 		w.wantQuiet()

@@ -265,7 +265,7 @@ func TestKilledAndStopped(t *testing.T) {
 					if n := w.count("SELECT count(*) FROM questions WHERE state = 'open'"); n != 0 {
 						t.Errorf("%d questions are open, want none", n)
 					}
-					if n := w.d.Counts(); n != (pool.Counts{}) {
+					if n := w.d.pool.Counts(); n != (pool.Counts{}) {
 						t.Errorf("%d sessions are in memory, want none", n)
 					}
 					if calls > 1 || calls == 1 && test.name != "granted" {

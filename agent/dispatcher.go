@@ -28,8 +28,8 @@ import (
 // concurrently. Its methods are safe for concurrent use.
 type Dispatcher struct {
 	Deps
-	opts Options // the current settings are those of the Pool
-	*pool.Pool
+	opts        Options // the current settings are those of the Pool
+	pool        *pool.Pool
 	env         *turn.Env
 	lanes       command.Lanes
 	stops       pool.Stopper
@@ -52,11 +52,11 @@ func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
 	o.Model = deps.Model
 	d := &Dispatcher{Deps: deps, opts: o, started: o.Now(), draining: make(chan struct{})}
 	d.env = newEnv(d)
-	d.Pool = pool.New(d.env, deps.Life, pool.Snapshot{Settings: o.Settings, Notes: deps.Notes})
+	d.pool = pool.New(d.env, deps.Life, pool.Snapshot{Settings: o.Settings, Notes: deps.Notes})
 	d.backgroundTasks = newBackground(d, d.env.Calls.Estimates)
 	d.env.Background, d.env.Summarizer, d.env.Merger = d.background, d.summarizer, d.merger
 	d.env.Speaker = d.speaker
-	d.stops = pool.Stopper{Pool: d.Pool, Tools: deps.Toolset, Accounts: d.Accounts}
+	d.stops = pool.Stopper{Pool: d.pool, Tools: deps.Toolset, Accounts: d.Accounts}
 	d.commands = d.newCommands(d.DB)
 	d.transcriber = &voice.Transcriber{DB: d.DB, Loader: d.env.Attachments, Commands: d.commands,
 		Accounts: d.Accounts, Now: o.Now, Logger: o.Logger}
@@ -97,18 +97,18 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	if err != nil {
 		cancel()
 	}
-	d.Wait()
+	d.pool.Wait()
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("agent: dispatch: %w", err)
 	}
-	if d.Lease.Epoch == 0 {
+	if d.pool.Lease.Epoch == 0 {
 		return nil // ctx was done before there was a lease
 	}
-	if err := d.HandOverUnadmitted(context.WithoutCancel(ctx)); err != nil {
+	if err := d.pool.HandOverUnadmitted(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("agent: dispatch: %w", err)
 	}
 	// After the release another process need not wait for the lease to expire.
-	return store.Wrap(d.DB.Tx(context.WithoutCancel(ctx), d.Lease.Release), "agent: dispatch")
+	return store.Wrap(d.DB.Tx(context.WithoutCancel(ctx), d.pool.Lease.Release), "agent: dispatch")
 }
 
 // goBackground starts the background tasks. The returned function stops them and waits for those
@@ -119,7 +119,7 @@ func (d *Dispatcher) goBackground(ctx context.Context) (stop func()) {
 	go func() {
 		defer close(done)
 		if err := d.background.Run(ctx); err != nil {
-			d.Fail(err)
+			d.pool.Fail(err)
 		}
 	}()
 	return func() {
@@ -136,7 +136,7 @@ func (d *Dispatcher) begin(ctx, work context.Context) error {
 	}
 	owner := host + "/" + strconv.Itoa(os.Getpid())
 	err = d.DB.Tx(ctx, func(tx *store.Tx) (err error) {
-		d.Lease, err = store.Acquire(tx, leaseName, owner, d.opts.Now(), leaseTerm)
+		d.pool.Lease, err = store.Acquire(tx, leaseName, owner, d.opts.Now(), leaseTerm)
 		return err
 	})
 	if err == nil {
@@ -150,7 +150,7 @@ func (d *Dispatcher) begin(ctx, work context.Context) error {
 		return err
 	}
 	d.env.Calls.Estimates.Load(ratios)
-	return d.Resume(ctx, work)
+	return d.pool.Resume(ctx, work)
 }
 
 func (d *Dispatcher) dispatch(ctx, work context.Context) error {
@@ -163,38 +163,38 @@ func (d *Dispatcher) dispatch(ctx, work context.Context) error {
 	defer recovery.Stop()
 	bound := math.MaxInt // never drop a message that an earlier process has accepted
 	for {
-		d.Beat(d.opts.Now())
+		d.pool.Beat(d.opts.Now())
 		fault.Hold(ctx, "dispatch")
 		if err := d.ingest(ctx, work, bound); err != nil {
 			return err
 		}
-		if err := d.ReviewDue(ctx, work); err != nil {
+		if err := d.pool.ReviewDue(ctx, work); err != nil {
 			return err
 		}
-		bound = d.Config().Waiting
+		bound = d.pool.Config().Waiting
 		select {
 		case <-ctx.Done():
 			return nil
-		case err := <-d.Fatal():
+		case err := <-d.pool.Fatal():
 			return err
 		case <-d.Inbox.C():
 		case done := <-d.lanes.Done():
 			if err := d.leaveLane(ctx, work, done); err != nil {
 				return err
 			}
-		case <-d.DueC():
+		case <-d.pool.DueC():
 		case <-poll.C:
 		case <-recovery.C:
 			if err := d.recoverPending(ctx, work); err != nil {
 				return err
 			}
-		case <-d.AgainC():
+		case <-d.pool.AgainC():
 			if err := d.recoverPending(ctx, work); err != nil {
 				return err
 			}
 		case <-renew.C:
 			err := d.DB.Tx(work, func(tx *store.Tx) error {
-				return d.Lease.Renew(tx, d.opts.Now(), leaseTerm)
+				return d.pool.Lease.Renew(tx, d.opts.Now(), leaseTerm)
 			})
 			if err != nil {
 				return err
@@ -213,7 +213,7 @@ func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 			return err
 		}
 		for _, r := range list {
-			if d.WasResumed(r.Seq) {
+			if d.pool.WasResumed(r.Seq) {
 				d.last = r.Seq
 				continue
 			}
@@ -267,7 +267,7 @@ func (d *Dispatcher) handOut(ctx, work context.Context, r bus.Received, bound in
 		d.lanes.Enter(key, r, func() error { return d.runCommand(ctx, r) })
 		return nil
 	}
-	full, tell, err := d.Enqueue(ctx, work, r, bound)
+	full, tell, err := d.pool.Enqueue(ctx, work, r, bound)
 	if full {
 		d.opts.Logger.WarnContext(ctx, "message dropped: too many are waiting",
 			"from", r.Message.From.String(), "id", r.Message.ID,
@@ -278,7 +278,7 @@ func (d *Dispatcher) handOut(ctx, work context.Context, r bus.Received, bound in
 
 // drop drops the messages for which there was no room.
 func (d *Dispatcher) drop(ctx context.Context) error {
-	untold, err := d.overflow.Drop(ctx, d.env, d.Config().Waiting)
+	untold, err := d.overflow.Drop(ctx, d.env, d.pool.Config().Waiting)
 	if err == nil && len(untold) > 0 {
 		d.Accounts.Dropped(untold)
 	}
@@ -310,7 +310,7 @@ func (d *Dispatcher) moveGroup(ctx context.Context, m bus.InboundMessage) error 
 			memory.OfChat(key.Conversation))
 	})
 	if err == nil {
-		d.Move(before, key)
+		d.pool.Move(before, key)
 		d.background.Wake()
 	}
 	return err
@@ -318,7 +318,7 @@ func (d *Dispatcher) moveGroup(ctx context.Context, m bus.InboundMessage) error 
 
 // hasMoved reports whether all that the group before has moved to its new id already.
 func (d *Dispatcher) hasMoved(q store.Queryer, before, now session.Key) (bool, error) {
-	if d.Has(before) {
+	if d.pool.Has(before) {
 		return false, nil
 	}
 	left, err := background.Owns(q, memory.OfChat(before.Conversation))
@@ -341,6 +341,6 @@ func (d *Dispatcher) Configure(model, notes llm.Model, s pool.Settings) {
 	if notes == nil {
 		notes = model
 	}
-	d.Set(pool.Snapshot{Settings: s, Notes: notes})
+	d.pool.Set(pool.Snapshot{Settings: s, Notes: notes})
 	d.background.Wake() // other tasks may be due now
 }

@@ -27,21 +27,21 @@ type host struct{ d *Dispatcher }
 func (h host) Ask(
 	ctx context.Context, who budget.Spender, req llm.Request,
 ) (*llm.Response, error) {
-	s := h.d.Config()
+	s := h.d.pool.Config()
 	return h.d.env.Calls.Ask(ctx, who,
 		modelcall.Model{Model: s.Notes, ID: s.NotesID, Name: s.ModelName}, req)
 }
 
 // Background implements [background.Settings].
 func (h host) Background() background.Config {
-	s := h.d.Config()
+	s := h.d.pool.Config()
 	return background.Config{Model: s.NotesID, ModelName: s.ModelName, Tokens: s.ContextBudget(),
 		IdleAfter: s.IdleAfter, Dream: s.DreamEvery, History: s.History}
 }
 
 // Prompt implements [background.Settings].
 func (h host) Prompt(key session.Key) (model string, tokens int) {
-	s := h.d.ConfigOf(key).ForPlace(persona.Place{Address: key.Conversation})
+	s := h.d.pool.ConfigOf(key).ForPlace(persona.Place{Address: key.Conversation})
 	return s.ModelID, s.ContextBudget()
 }
 
@@ -101,7 +101,7 @@ func newBackground(d *Dispatcher, estimates *prompt.Estimator) backgroundTasks {
 			Now: o.Now, Logger: o.Logger},
 		eraser: &background.Eraser{DB: d.DB, Inbox: d.Inbox, Outbox: d.Outbox, Memory: d.Memory,
 			Ledger: o.Usage, Versions: versions, People: d.People, Accounts: d.Accounts, Now: o.Now,
-			ReloadChoices: d.ReloadChoices},
+			ReloadChoices: d.pool.ReloadChoices},
 	}
 	if d.Media != nil {
 		b.eraser.Media = d.Media

@@ -103,7 +103,7 @@ func withMutexHeld(d *Dispatcher, stacks []byte, fn func()) (waited bool) {
 
 // poolMutex returns the mutex of a dispatcher's sessions, which package pool does not export.
 func poolMutex(d *Dispatcher) *sync.Mutex {
-	mu := reflect.ValueOf(d.Pool).Elem().FieldByName("mu")
+	mu := reflect.ValueOf(d.pool).Elem().FieldByName("mu")
 	return (*sync.Mutex)(mu.Addr().UnsafePointer())
 }
 

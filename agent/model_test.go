@@ -292,7 +292,7 @@ func TestModelWindow(t *testing.T) {
 		small.Queue(llmtest.Say("short"))
 		w.say("a", "/model Small", "and now?")
 		w.wantQuiet()
-		budget := w.d.ConfigOf(named("test/a")).ContextBudget()
+		budget := w.d.pool.ConfigOf(named("test/a")).ContextBudget()
 		requests := small.Requests()
 		if len(requests) != 1 {
 			t.Fatalf("the small model was asked %d times, want once", len(requests))

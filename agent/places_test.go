@@ -149,7 +149,7 @@ func TestChosenBeforePolicy(t *testing.T) {
 		want := func(chat, voice, shows string) {
 			t.Helper()
 			m := w.message(chat, "")
-			s := w.d.ConfigOf(session.KeyOf(m.From)).ForPlace(persona.PlaceOf(&m))
+			s := w.d.pool.ConfigOf(session.KeyOf(m.From)).ForPlace(persona.PlaceOf(&m))
 			if s.Voice != voice || string(s.Activity) != shows {
 				t.Errorf("%s: voice %q and activity %q, want %q and %q", chat, s.Voice, s.Activity, voice,
 					shows)
@@ -290,7 +290,7 @@ func TestPersonaOfSuspendedTurn(t *testing.T) {
 		w.start()
 		w.say("a", "change it")
 		w.settle()
-		next := w.d.Config().Settings
+		next := w.d.pool.Config().Settings
 		places := *next.Places
 		places.Table = persona.NewTable([]persona.Persona{{ID: "pirate"}, {ID: "tutor"}},
 			[]persona.Policy{{ID: "p", Accounts: []string{"test"}, Persona: "tutor"}})

@@ -101,7 +101,7 @@ func TestStopTasksOfJob(t *testing.T) {
 		w.start()
 		w.add(w.job("a", schedule.Task, "go"))
 		w.sleep(time.Minute)
-		if n := w.d.Counts(); n.HeldBack != 1 || n.Workers != turn.MaxTasks {
+		if n := w.d.pool.Counts(); n.HeldBack != 1 || n.Workers != turn.MaxTasks {
 			t.Fatalf("there are %+v, want the sub-agents and tasks that are held back", n)
 		}
 		w.say("a", "/stop")

@@ -355,7 +355,7 @@ func TestNotesAreBounded(t *testing.T) {
 			list, want = append(list, m), append(want, fmt.Sprint(i))
 		}
 		w.put(list...)
-		held := len(w.d.Pending(named("test/a")))
+		held := len(w.d.pool.Pending(named("test/a")))
 		if held != pool.MaxOwn {
 			t.Errorf("%d are held in memory, want %d", held, pool.MaxOwn)
 		}
@@ -397,7 +397,7 @@ func TestNotesOfSuspendedSessionAreBounded(t *testing.T) {
 		}
 		w.put(list...)
 		for range 2 { // also after the recovery has compared the memory with the table
-			held := len(w.d.Pending(key))
+			held := len(w.d.pool.Pending(key))
 			if held != pool.MaxOwn {
 				t.Errorf("%d are held in memory, want %d", held, pool.MaxOwn)
 			}

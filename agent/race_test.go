@@ -340,7 +340,7 @@ func TestStopAndApproveAtOnce(t *testing.T) {
 			default:
 				t.Errorf("people were told %q and %q after %d calls", approved, stopped, calls)
 			}
-			if n := w.d.Counts(); n.Suspended+n.Workers != 0 {
+			if n := w.d.pool.Counts(); n.Suspended+n.Workers != 0 {
 				t.Errorf("%d sessions are left", n)
 			}
 		})
@@ -414,7 +414,7 @@ func TestDecisionsAtOnce(t *testing.T) {
 				if n := w.model.Left(); n != test.left {
 					t.Errorf("%d steps of the model are left, want %d", n, test.left)
 				}
-				if n := w.d.Counts(); n.Suspended+n.Workers != 0 {
+				if n := w.d.pool.Counts(); n.Suspended+n.Workers != 0 {
 					t.Errorf("%d sessions are in memory, want none", n)
 				}
 			})

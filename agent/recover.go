@@ -17,10 +17,10 @@ const recoveryInterval = 10 * time.Second
 func (d *Dispatcher) recoverPending(ctx, work context.Context) error {
 	// Collect the messages and sessions in memory first: work that arrives later is in memory, too,
 	// or handed out.
-	messages, sessions := d.InMemory()
+	messages, sessions := d.pool.InMemory()
 	d.lanes.Hold(messages)
 	for after := int64(0); after < d.last; {
-		page, err := d.Waiting(work, after)
+		page, err := d.pool.Waiting(work, after)
 		if err != nil {
 			return err
 		}
@@ -32,7 +32,7 @@ func (d *Dispatcher) recoverPending(ctx, work context.Context) error {
 				continue
 			}
 			d.opts.Logger.DebugContext(ctx, "message handed out again: no session had it", "seq", r.Seq)
-			if err := d.route(ctx, work, r, d.Config().Waiting); err != nil {
+			if err := d.route(ctx, work, r, d.pool.Config().Waiting); err != nil {
 				return err
 			}
 		}
@@ -41,5 +41,5 @@ func (d *Dispatcher) recoverPending(ctx, work context.Context) error {
 		d.drop(ctx)); err != nil {
 		return err
 	}
-	return d.ResumeTurns(ctx, work, sessions)
+	return d.pool.ResumeTurns(ctx, work, sessions)
 }

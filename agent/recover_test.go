@@ -105,7 +105,7 @@ func TestOrphansAreFound(t *testing.T) {
 		w.sleep(recoveryInterval)
 		w.wantAnswers("a", "found")
 		turn := w.leave("b", "hello", 1)
-		w.exec("UPDATE turns SET epoch = $1 WHERE id = $2", w.d.Lease.Epoch, turn.ID)
+		w.exec("UPDATE turns SET epoch = $1 WHERE id = $2", w.d.pool.Lease.Epoch, turn.ID)
 		w.wantQuiet()
 		w.wantAnswers("b", "resumed")
 	})

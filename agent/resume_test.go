@@ -215,7 +215,7 @@ func TestResumeOfGiantTurn(t *testing.T) {
 		if got, want := len(asked), 2+len(left); got != want {
 			t.Errorf("the model was asked with %d messages, want %d", got, want)
 		}
-		most := w.d.Config().ContextBudget() * prompt.BytesPerToken
+		most := w.d.pool.Config().ContextBudget() * prompt.BytesPerToken
 		if size := prompt.TextSize(asked); size > most {
 			t.Errorf("a prompt of %d bytes, want %d at most", size, most)
 		}
@@ -268,10 +268,10 @@ func TestResumeOfStoppedTurn(t *testing.T) {
 			return session.EndTurn(tx, &stopped, session.Stopped, time.Now())
 		})
 		d := NewDispatcher(w.deps, &w.opts)
-		d.ResumeTurn(context.Background(), &turn)
-		d.Wait()
+		d.pool.ResumeTurn(context.Background(), &turn)
+		d.pool.Wait()
 		select {
-		case err := <-d.Fatal():
+		case err := <-d.pool.Fatal():
 			t.Error(err)
 		default:
 		}

@@ -39,7 +39,7 @@ func (d *Dispatcher) leaveLane(ctx, work context.Context, done command.Done) err
 func (d *Dispatcher) transcribe(
 	ctx, reading context.Context, r bus.Received,
 ) (*bus.Received, error) {
-	s := d.Config()
+	s := d.pool.Config()
 	heard, err := d.transcriber.Transcribe(ctx, reading, r,
 		voice.Settings{Names: s.Names, Cost: s.SpeechCost})
 	return heard, store.LogUnlessLost(ctx, d.opts.Logger, "voice message not heard", err)

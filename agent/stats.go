@@ -1,6 +1,10 @@
 package agent
 
-import "time"
+import (
+	"time"
+
+	"gateway/session"
+)
 
 // Stats describes the current and past work of a [Dispatcher].
 type Stats struct {
@@ -16,11 +20,15 @@ type Stats struct {
 
 // Stats returns the current Stats.
 func (d *Dispatcher) Stats() Stats {
-	s := Stats{Beat: d.LastBeat(), Slots: cap(d.env.Calls.Slots), Used: len(d.env.Calls.Slots),
+	s := Stats{Beat: d.pool.LastBeat(), Slots: cap(d.env.Calls.Slots), Used: len(d.env.Calls.Slots),
 		Panics:    d.env.Counters.Panics.Load() + d.background.Panics(),
 		Abandoned: d.env.Counters.Abandoned.Load(),
 		Dropped:   d.overflow.Counts()}
-	n := d.Counts()
+	n := d.pool.Counts()
 	s.Busy, s.Suspended = n.Workers, n.Suspended
 	return s
 }
+
+// Serves reports whether somebody works on a session, or it has a valid reason to wait: see
+// [pool.Pool.Serves].
+func (d *Dispatcher) Serves(key session.Key) bool { return d.pool.Serves(key) }

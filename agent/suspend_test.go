@@ -169,7 +169,7 @@ func TestAsk(t *testing.T) {
 				if b := w.outbox("a")[0].Buttons; len(b) != 2 || b[1].Label != "blue" {
 					t.Errorf("buttons are %+v, want one for each option", b)
 				}
-				if n := w.d.Counts().Workers; n != 0 {
+				if n := w.d.pool.Counts().Workers; n != 0 {
 					t.Errorf("%d workers run while the turn waits, want none", n)
 				}
 				w.sleep(20 * time.Minute)

@@ -119,7 +119,7 @@ func TestSpawnAwaited(t *testing.T) {
 			w.model.Queue(spawns(true, "look"), llmtest.Say("Blue."))
 			w.start()
 			w.say("a", "which colour?")
-			if w.d.Counts().Workers != 1 { // the worker of the sub-agent
+			if w.d.pool.Counts().Workers != 1 { // the worker of the sub-agent
 				t.Error("the waiting turn has a worker")
 			}
 			if restart {
