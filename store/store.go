@@ -50,6 +50,8 @@ type DB struct {
 	read   *sql.DB
 	closed atomic.Bool
 
+	onLongRead func(held int64) // nil: nobody is told
+
 	shredding chan struct{} // held during Shred
 	rewritten atomic.Bool   // Shred has made the database incremental
 
@@ -347,7 +349,8 @@ func (db *DB) shred(ctx context.Context) error {
 				return err
 			}
 			db.rewritten.Store(true)
-			return db.checkpoint(ctx, "TRUNCATE")
+			_, err = db.checkpoint(ctx, "TRUNCATE")
+			return err
 		})
 	}
 	for more := true; more; {
@@ -360,12 +363,12 @@ func (db *DB) shred(ctx context.Context) error {
 		return err
 	}
 	// First copy as much as possible beside the writers, so that they wait less afterwards.
-	if err := db.checkpoint(ctx, "PASSIVE"); err != nil {
+	if _, err := db.checkpoint(ctx, "PASSIVE"); err != nil {
 		return err
 	}
 	return db.write.exclusive(ctx, func(*sql.DB) (err error) {
 		for range truncateTries { // a concurrent checkpoint by Run ends soon
-			if err = db.checkpoint(ctx, "TRUNCATE"); err == nil {
+			if _, err = db.checkpoint(ctx, "TRUNCATE"); err == nil {
 				break
 			}
 		}
@@ -373,24 +376,54 @@ func (db *DB) shred(ctx context.Context) error {
 	})
 }
 
-// checkpoint moves the write-ahead log into the database: as much as possible without waiting
-// (PASSIVE), or all of it while writers wait (TRUNCATE).
-func (db *DB) checkpoint(ctx context.Context, mode string) error {
+// checkpoint is [checkpoint] on a connection of its own.
+func (db *DB) checkpoint(ctx context.Context, mode string) (held int64, err error) {
 	pool, err := sql.Open("sqlite", dsn(db.path, "busy_timeout(1000)"))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer pool.Close()
-	var busy, frames, moved int
+	return checkpoint(ctx, pool, mode)
+}
+
+// checkpoint moves the write-ahead log into the database: as much as possible without waiting
+// (PASSIVE), or all of it while writers wait (TRUNCATE). It returns how many bytes of the log stay
+// because somebody still reads what was before them, or -1 if another checkpoint is under way.
+func checkpoint(ctx context.Context, pool *sql.DB, mode string) (held int64, err error) {
+	var busy, frames, moved, size int64
 	err = pool.QueryRowContext(ctx, "PRAGMA wal_checkpoint("+mode+")").Scan(&busy, &frames, &moved)
-	if err == nil && busy != 0 && mode == "TRUNCATE" {
-		err = errors.New("the write-ahead log still has a reader")
+	if err == nil {
+		err = pool.QueryRowContext(ctx, "PRAGMA page_size").Scan(&size)
 	}
-	return err
+	switch {
+	case err != nil:
+		return 0, err
+	case busy != 0 && mode == "TRUNCATE":
+		return 0, errors.New("the write-ahead log still has a reader")
+	case busy != 0:
+		return -1, nil
+	}
+	return (frames - moved) * size, nil
 }
 
 // checkpointSize is the size of the write-ahead log, in bytes, at which Run empties it.
 const checkpointSize = 4 << 20
+
+// MaxHeld is how much of the write-ahead log, in bytes, stays after a checkpoint only if somebody
+// has been reading the database for long.
+const MaxHeld = 64 << 20
+
+// OnLongRead sets the function that [DB.Run] calls when a read keeps more than [MaxHeld] bytes in
+// the write-ahead log, with their number, and with 0 when that is over. It must be called before
+// Run.
+func (db *DB) OnLongRead(fn func(held int64)) { db.onLongRead = fn }
+
+// Held moves as much of the write-ahead log into the database as possible without waiting. It
+// returns how many bytes stay, as far as it can tell, because somebody reads the database.
+func (db *DB) Held(ctx context.Context) (int64, error) {
+	held, err := db.checkpoint(ctx, "PASSIVE")
+	return max(held, 0), Wrap(err, "store: checkpoint")
+}
 
 // Run keeps the write-ahead log short until ctx is done, without blocking the writers.
 func (db *DB) Run(ctx context.Context) error {
@@ -402,18 +435,25 @@ func (db *DB) Run(ctx context.Context) error {
 	defer pool.Close()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	for {
+	for long := false; ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		if st, err := os.Stat(db.path + "-wal"); err != nil || st.Size() < checkpointSize {
-			continue
+		var held int64
+		if st, err := os.Stat(db.path + "-wal"); err == nil && st.Size() >= checkpointSize {
+			held, err = checkpoint(ctx, pool, "PASSIVE")
+			if err != nil && !IsUnusable(err) && ctx.Err() == nil {
+				return fmt.Errorf("store: checkpoint: %w", err)
+			}
+			if err != nil || held < 0 { // not known
+				continue
+			}
 		}
-		_, err := pool.ExecContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)")
-		if err != nil && !IsUnusable(err) && ctx.Err() == nil {
-			return fmt.Errorf("store: checkpoint: %w", err)
+		if is := held > MaxHeld; is != long && db.onLongRead != nil {
+			long = is
+			db.onLongRead(held)
 		}
 	}
 }

@@ -279,6 +279,7 @@ func (g *Gateway) live(ctx context.Context, terminalChat *chat) error {
 func (g *Gateway) run(ctx context.Context, terminalChat *chat) error {
 	start := time.Now()
 	g.db.OnTrouble(func(err error) { g.logTrouble(ctx, err) })
+	g.db.OnLongRead(func(held int64) { logLongRead(ctx, g.log, held) })
 	defer context.AfterFunc(ctx, g.db.ShortenWaits)()
 	g.sweeper.TrustsClock(ctx) // before the clock of this process is in any row
 	cfg := g.settings.Load()
@@ -305,6 +306,17 @@ func (g *Gateway) logTrouble(ctx context.Context, err error) {
 	}
 	g.log.ErrorContext(ctx, "the database can't be written; everything waits until it can: "+
 		"make room on its disk, or end what locks it", "err", err)
+}
+
+// logLongRead logs that a read keeps held bytes in the write-ahead log, or, for 0, that it has
+// ended.
+func logLongRead(ctx context.Context, log *slog.Logger, held int64) {
+	if held == 0 {
+		log.InfoContext(ctx, "the write-ahead log can be emptied again")
+		return
+	}
+	log.WarnContext(ctx, "a program has been reading the database for long, so the write-ahead log "+
+		"grows, and all becomes slower: end it, unless it is a backup", "bytes", held)
 }
 
 // inOrder runs stages concurrently. When ctx ends or a stage fails, it cancels the stages one

@@ -223,6 +223,13 @@ func (c Case) examineStore(ctx context.Context) []Finding {
 		size += wal.Size()
 	}
 	list := about.ok(fmt.Sprintf("%s, %.1f MB", path, float64(size)/(1<<20)))
+	// An error means that this user may only read. The checks that follow report all others.
+	if held, err := db.Held(ctx); err == nil && held > store.MaxHeld {
+		list = append(list, subject{"store.log", "Database"}.bad(
+			fmt.Sprintf("a program has been reading it for long, so %d MB stay in its write-ahead log",
+				held>>20),
+			"End that program, unless it is a backup. On Linux, fuser "+path+" finds it.")...)
+	}
 	list = append(list, c.examineIntegrity(ctx, db)...)
 	list = append(list, c.examineProcess(ctx, db)...)
 	return append(list, examineWork(db.Read(ctx), c.Config.Gateway.Location)...)

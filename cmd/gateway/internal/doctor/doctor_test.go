@@ -154,6 +154,31 @@ func (p *healthyCase) database(fn func(tx *store.Tx) error) {
 	}
 }
 
+// readLong begins a read of the database that keeps much in its write-ahead log.
+func (p *healthyCase) readLong() {
+	p.t.Helper()
+	db, err := store.Open(p.t.Context(), p.Config.Store.Path(), tables, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	rows, err := db.Read(p.t.Context()).Query("SELECT package FROM schema")
+	if err != nil || !rows.Next() {
+		p.t.Fatal("no row", err)
+	}
+	p.t.Cleanup(func() {
+		if err := errors.Join(rows.Close(), db.Close()); err != nil {
+			p.t.Error(err)
+		}
+	})
+	err = db.Tx(p.t.Context(), func(tx *store.Tx) error {
+		_, err := tx.Exec("CREATE TABLE big AS SELECT zeroblob($1) AS b", store.MaxHeld+1<<20)
+		return err
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
 func TestWell(t *testing.T) {
 	p := newHealthyCase(t)
 	list := Examine(t.Context(), p.Case)
@@ -240,6 +265,8 @@ func TestSick(t *testing.T) {
 				return err
 			})
 		}, id: "store", note: true},
+		{name: "somebody reads for long", hurt: func(p *healthyCase) { p.readLong() },
+			id: "store.log", remedy: "End that program"},
 		{name: "backup is old", hurt: func(p *healthyCase) {
 			p.LastBackup = func() (time.Time, error) {
 				return time.Now().Add(-8 * 24 * time.Hour), nil
