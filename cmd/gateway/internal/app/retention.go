@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"path/filepath"
 	"time"
 
 	"gateway/agent/audit"
@@ -18,6 +19,7 @@ import (
 	"gateway/bus"
 	"gateway/channels/gate"
 	"gateway/channels/router"
+	"gateway/cmd/gateway/internal/backup"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/ops"
 	"gateway/cmd/gateway/internal/retention"
@@ -42,8 +44,18 @@ func newSweeper(
 	return retention.New(db, rules, &retention.Options{
 		Logger: log, First: compressed(time.Minute), Every: compressed(time.Hour),
 		MaxBytes: int64(cfg.Retention.MaxTotalMB) << 20, Tight: tight, Remains: remains,
-		Newest: bus.LastAccepted,
+		Newest: bus.LastAccepted, Files: func() error { return sweepCopies(cfg) },
 	})
+}
+
+// sweepCopies removes what killed backups and restores have left in the folders in which they copy
+// the data of a gateway. It may contain what people have erased meanwhile.
+func sweepCopies(cfg *config.Config) error {
+	var errs []error
+	for _, path := range []string{MemoryFolder(cfg), cfg.Store.Path(), cfg.Gateway.Workspace} {
+		errs = append(errs, backup.Sweep(filepath.Dir(path)))
+	}
+	return errors.Join(errs...)
 }
 
 // retentionRules returns the rules for old rows, and those for a database that is too large.

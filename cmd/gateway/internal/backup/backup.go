@@ -19,7 +19,7 @@
 // owns no tables.
 //
 // Files: the archive, and .gateway-backup-* and .gateway-restore-* beside the files that are being
-// written. [Write] and [Restore] remove those that a killed process has left.
+// written. [Write], [Restore] and [Sweep] remove those that a killed process has left.
 package backup
 
 import (

@@ -237,8 +237,8 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// A backup or a restore removes what an earlier one that was killed has left. It keeps the folder
-// of one that still runs.
+// A backup, a restore or a sweep removes what an earlier one that was killed has left. It keeps the
+// folder of one that still runs.
 func TestLeftovers(t *testing.T) {
 	archive := newHome(t).fill().backup()
 	for prefix, again := range map[string]func(h home) error{

@@ -214,6 +214,12 @@ func newStage(dir string) (*stage, error) {
 	return s, nil
 }
 
+// Sweep removes the copies of data in dir that killed backups and restores have left.
+func Sweep(dir string) error {
+	err := errors.Join(sweep(dir, stagePattern), sweep(dir, restorePattern))
+	return store.Wrap(err, "backup: remove copies in %s", dir)
+}
+
 // sweep removes the stages in dir that match pattern and whose processes have ended.
 func sweep(dir, pattern string) error {
 	list, err := fs.Glob(os.DirFS(dir), pattern) // dir is not a pattern: it may contain brackets

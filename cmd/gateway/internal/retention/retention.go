@@ -56,6 +56,10 @@ type Options struct {
 	Every  time.Duration    // from the end of a pass to the next; default: 1 hour
 	Pause  time.Duration    // between two pieces; default: 20 ms
 
+	// Files removes files that killed processes have left, before each pass, even if the clock is
+	// wrong; default: none.
+	Files func() error
+
 	// Newest returns the time of the newest row written before a time, or the zero time. The
 	// sweeper uses it to detect a wrong clock at the start.
 	Newest func(q store.Queryer, before time.Time) (time.Time, error)
@@ -115,6 +119,11 @@ const (
 func (s *Sweeper) Run(ctx context.Context) error {
 	s.TrustsClock(ctx)
 	for wait := s.opts.First; sleep(ctx, wait); wait = s.opts.Every {
+		if s.opts.Files != nil {
+			if err := s.opts.Files(); err != nil {
+				s.opts.Logger.WarnContext(ctx, "not all old files were removed", "err", err)
+			}
+		}
 		if !s.TrustsClock(ctx) {
 			continue
 		}
