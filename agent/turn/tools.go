@@ -208,7 +208,9 @@ func (t *toolRound) call(
 	}
 	log := t.logger().With("tool", c.Name, "took", t.env.Now().Sub(start))
 	if err != nil {
-		log.InfoContext(ctx, "tool failed", "err", err)
+		// The error may quote the call, and so what somebody wrote, which the log must not have.
+		log.InfoContext(ctx, "tool failed")
+		log.DebugContext(ctx, "tool failed because of", "err", err)
 		d = callResult{result: tool.Result{Text: ToolError(err, d.result.Foreign)},
 			source: d.result.Foreign}
 	} else {

@@ -270,3 +270,26 @@ func TestForgetByOperator(t *testing.T) {
 	in.forgets()
 	in.wantNoTraces()
 }
+
+// TestForgottenLog checks that the log in the home has no words of a forgotten person, although a
+// tool has failed with an error that quotes them.
+func TestForgottenLog(t *testing.T) {
+	t.Parallel()
+	w := workWorld(t, "", nil)
+	w.config = strings.Replace(w.config, "[log]\n", "[log]\nfile = \"gateway.log\"\n", 1)
+	w.configure(quiet + "\nowners = [7]")
+	w.start()
+	if got := result(w.do(`read_file {"path":"timbuktu.txt"}`)); !strings.Contains(got, "timbuktu") {
+		t.Fatalf("the tool says %q: it proves nothing", got)
+	}
+	in := &guestWorld{world: w}
+	w.telegram.Say(annID, annID, "/forget me now")
+	w.await("the answer", func() bool { return heard(w, annID, "I have forgotten you") })
+	in.forgets()
+	if left := in.traces("timbuktu"); len(left) > 0 {
+		t.Errorf("traces are left in %q", left)
+	}
+	if len(in.traces("tool failed")) == 0 {
+		t.Error("the log does not have the failure")
+	}
+}
