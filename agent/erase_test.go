@@ -462,3 +462,20 @@ func TestForgetWhenClockIsSetBack(t *testing.T) {
 		}
 	})
 }
+
+// The same holds if the clock is set back while no gateway runs.
+func TestForgetWhenClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		ahead := 8 * time.Hour
+		w.opts.Now = func() time.Time { return time.Now().Add(ahead) }
+		w.start()
+		w.tells(5, "a", "/nothing zanzibar", "/forget me now")
+		w.must(w.stop())
+		ahead = 0
+		w.start()
+		w.sends()
+		w.sleep(2 * time.Hour)
+		w.wantForgotten("zanzibar")
+	})
+}

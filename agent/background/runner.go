@@ -156,11 +156,16 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 }
 
-// replan moves the tasks if the clock was set back since the last call. Otherwise they would wait
-// until the clock shows the earlier time again.
+// replan moves the tasks if the clock was set back since the last call, or before the first call
+// perhaps. Otherwise they would wait until the clock shows the earlier time again.
 func (r *Runner) replan(ctx context.Context, round *round, now time.Time) error {
 	last := round.last
 	round.last = now
+	if last.IsZero() {
+		return commit(ctx, r.DB, func(tx *store.Tx) error {
+			return r.tasks.Limit(tx, now.Add(maxRetry))
+		})
+	}
 	if !now.Before(last) {
 		return nil
 	}

@@ -237,6 +237,14 @@ func (Store) SetBack(tx *store.Tx, from, to time.Time) error {
 	return store.Wrap(err, "background: move what is due")
 }
 
+// Limit makes all tasks due by a time. Dream stays, because it may wait for longer than others, and
+// comes earlier when there is something new.
+func (Store) Limit(tx *store.Tx, due time.Time) error {
+	_, err := tx.Exec("UPDATE chores SET due_ms = $1 WHERE due_ms > $1 AND kind <> 'dream'",
+		due.UnixMilli())
+	return store.Wrap(err, "background: limit what is due")
+}
+
 // Drop deletes the tasks of a scope, except tasks that erase data.
 func (Store) Drop(tx *store.Tx, s memory.Scope) error {
 	_, err := tx.Exec("DELETE FROM chores WHERE scope = $1 AND kind <> 'erase'", string(s))
