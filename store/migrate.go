@@ -106,10 +106,16 @@ func checkSchema(ctx context.Context, db *DB, migrations []Migration) error {
 	return nil
 }
 
-// readVersions returns the schema version of each package in a database.
+// readVersions returns the schema version of each package in a database. There is none if the first
+// start of a gateway was killed, or has not come so far.
 func readVersions(q Queryer) (map[string]int, error) {
 	versions := make(map[string]int)
-	err := Each(q, "read schema", func(scan Scan) error {
+	var tables int
+	err := q.QueryRow("SELECT count(*) FROM sqlite_schema WHERE name = 'schema'").Scan(&tables)
+	if err != nil || tables == 0 {
+		return versions, Wrap(err, "read schema")
+	}
+	err = Each(q, "read schema", func(scan Scan) error {
 		var name string
 		var version int
 		err := scan(&name, &version)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -210,6 +211,22 @@ func TestMigrate(t *testing.T) {
 	}
 	if _, err := Open(t.Context(), path, []Migration{testTables}, nil); !errors.Is(err, ErrNewer) {
 		t.Errorf("Open by an older version = %v, want %v", err, ErrNewer)
+	}
+}
+
+// A command that meets a database whose first start was killed says that the gateway must start.
+func TestSharedBeforeMigration(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "g.db")
+	if err := create(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	db, err := Open(t.Context(), path, []Migration{testTables}, &Options{Shared: true})
+	if err == nil {
+		db.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "start the gateway") {
+		t.Errorf("Open = %v, want that the gateway must start", err)
 	}
 }
 
