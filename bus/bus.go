@@ -10,7 +10,7 @@
 // A row that can't be read is skipped and gets the state "bad". One bad row must not keep the
 // others from being read.
 //
-// Tables: inbox, outbox, previews, changes.
+// Tables: inbox, outbox, previews, changes, predecessors.
 package bus
 
 import (
@@ -23,7 +23,7 @@ import (
 var tables string
 
 // Migration creates the tables of this package.
-var Migration = store.Migration{Package: "bus", Tables: tables, Version: 12, Steps: []string{`
+var Migration = store.Migration{Package: "bus", Tables: tables, Version: 13, Steps: []string{`
 CREATE TABLE inbox (
 	id          IDENTITY PRIMARY KEY,
 	account     TEXT NOT NULL,
@@ -119,7 +119,11 @@ DROP INDEX inbox_turn;
 CREATE INDEX inbox_open ON inbox (state, turn) WHERE state = 'waiting' OR state = 'taken';`, `
 -- It finds a person's messages in groups, too, and their chats without reading the messages.
 DROP INDEX inbox_direct;
-CREATE INDEX inbox_person ON inbox (person, shared, account, chat) WHERE person <> 0;`}}
+CREATE INDEX inbox_person ON inbox (person, shared, account, chat) WHERE person <> 0;`, `
+CREATE TABLE predecessors ( -- what accounts were on their platforms before
+	account TEXT PRIMARY KEY,
+	message BIGINT NOT NULL -- inbox id of the newest message that may have come to the earlier one
+);`}}
 
 // A Signal wakes one reader.
 type Signal chan struct{}

@@ -48,15 +48,12 @@ func (in *Inbox) insert(tx *store.Tx, m InboundMessage, state string, now time.T
 	if err != nil {
 		return false, fmt.Errorf("bus: store message of %s in inbox: %w", m.From, err)
 	}
-	var id int64
-	err = tx.QueryRow(`INSERT INTO inbox
-			(account, chat, thread, message, state, body, received_ms, origin, parent, person, shared)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-		ON CONFLICT (account, chat, message) DO NOTHING RETURNING id`,
-		m.From.Account, m.From.Chat, m.From.Thread, m.ID, state, string(body), now.UnixMilli(),
-		m.Origin.Kind.String(), m.Origin.Parent.String(), m.Person, m.Group).Scan(&id)
+	id, err := addRow(tx, &m, state, body, now)
 	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
+		if free, err := freeID(tx, &m); err != nil || !free {
+			return false, err
+		}
+		id, err = addRow(tx, &m, state, body, now)
 	}
 	if err != nil {
 		return false, fmt.Errorf("bus: store message of %s in inbox: %w", m.From, err)
@@ -67,6 +64,20 @@ func (in *Inbox) insert(tx *store.Tx, m InboundMessage, state string, now time.T
 	}
 	tx.After(func() { in.fresh.put(id, row, len(row.body)) })
 	return true, nil
+}
+
+// addRow inserts a row and returns its id. It reports [sql.ErrNoRows] if a message of the chat has
+// the ID of m already.
+func addRow(
+	tx *store.Tx, m *InboundMessage, state string, body []byte, now time.Time,
+) (id int64, err error) {
+	err = tx.QueryRow(`INSERT INTO inbox
+			(account, chat, thread, message, state, body, received_ms, origin, parent, person, shared)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+		ON CONFLICT (account, chat, message) DO NOTHING RETURNING id`,
+		m.From.Account, m.From.Chat, m.From.Thread, m.ID, state, string(body), now.UnixMilli(),
+		m.Origin.Kind.String(), m.Origin.Parent.String(), m.Person, m.Group).Scan(&id)
+	return id, err
 }
 
 // Wake tells the reader of [Inbox.C] that there may be new messages.
@@ -157,16 +168,6 @@ func readInbox(q store.Queryer, condition string, args ...any) ([]Received, erro
 // people read the message.
 func (in *Inbox) SetAside(tx *store.Tx, seq int64) error {
 	_, err := setInbox(tx, "UPDATE inbox SET state = 'bad' WHERE id = $1 AND state = 'waiting'", seq)
-	return err
-}
-
-// RenameMessages changes the IDs of all messages that came to an account, so that new messages may
-// use the old IDs. It is needed when the account becomes another one of the platform. Messages that
-// the agent wrote to itself keep their IDs.
-func RenameMessages(tx *store.Tx, account string, now time.Time) error {
-	_, err := setInbox(tx, "UPDATE inbox SET message = $2 || message "+
-		"WHERE account = $1 AND origin = 'person'",
-		account, fmt.Sprintf("before %d: ", now.UnixMilli()))
 	return err
 }
 

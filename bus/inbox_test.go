@@ -272,3 +272,63 @@ func named(name string) Session {
 	s, _ := ParseSession(name)
 	return s
 }
+
+// When an account becomes another one of the platform, the IDs of its messages may occur again. No
+// message is rewritten until its ID does, because all chats wait meanwhile.
+func TestReplaceAccount(t *testing.T) {
+	f := newInboxFixture(t)
+	second := Address{Account: "second", Chat: "a"}
+	f.put(chat, "1", "one")
+	f.put(chat, "2", "two")
+	f.put(second, "1", "elsewhere")
+	task := InboundMessage{ID: "task:1", From: chat, Text: "task", Origin: Origin{Kind: Task}}
+	put := func(m InboundMessage) bool {
+		return f.ask(func(tx *store.Tx) (bool, error) { return f.Put(tx, m, f.now) })
+	}
+	put(task)
+	replace := func() {
+		t.Helper()
+		var before, after int
+		f.tx(func(tx *store.Tx) error {
+			err := tx.QueryRow("SELECT total_changes()").Scan(&before)
+			if err == nil {
+				err = ReplaceAccount(tx, "test")
+			}
+			if err == nil {
+				err = tx.QueryRow("SELECT total_changes()").Scan(&after)
+			}
+			return err
+		})
+		if after-before > 1 {
+			t.Errorf("the change of the account has written %d rows, want one", after-before)
+		}
+	}
+	find := func(id, want string) {
+		t.Helper()
+		m, found, err := FindMessage(f.read(), chat, id)
+		f.must(err)
+		has, err := Has(f.read(), chat, id)
+		f.must(err)
+		if m.Text != want || found != (want != "") || has != found {
+			t.Errorf("message %s is %q, %t, %t, want %q", id, m.Text, found, has, want)
+		}
+	}
+	find("1", "one")
+	for _, text := range []string{"one of the next", "one of the last"} {
+		replace()
+		find("1", "")
+		find("2", "")
+		find("task:1", "task")
+		for i, fresh := range []bool{true, false} {
+			if got := f.put(chat, "1", text); got != fresh {
+				t.Errorf("Put %d of %s = %t, want %t", i, text, got, fresh)
+			}
+		}
+		find("1", text)
+	}
+	if f.put(second, "1", "again") || put(task) {
+		t.Error("a message of another account or of the agent is new again")
+	}
+	want(t, "waiting", f.waiting(0), "one", "two", "elsewhere", "task", "one of the next",
+		"one of the last")
+}

@@ -46,10 +46,13 @@ func LastMessage(q store.Queryer, a Address) (Received, bool, error) {
 	return list[0], true, nil
 }
 
+// hasID finds the message of a chat that has a platform id.
+const hasID = "account = $1 AND chat = $2 AND message = $3 AND NOT (" + toPredecessor + ")"
+
 // FindMessage returns the message of a chat that has the given platform id, in any thread. It
 // returns false if the inbox does not have it.
 func FindMessage(q store.Queryer, a Address, id string) (InboundMessage, bool, error) {
-	list, err := readInbox(q, "account = $1 AND chat = $2 AND message = $3", a.Account, a.Chat, id)
+	list, err := readInbox(q, hasID, a.Account, a.Chat, id)
 	if err != nil || len(list) == 0 {
 		return InboundMessage{}, false, err
 	}
@@ -58,8 +61,7 @@ func FindMessage(q store.Queryer, a Address, id string) (InboundMessage, bool, e
 
 // Has reports whether the inbox has the message of a chat with the platform's id.
 func Has(q store.Queryer, a Address, id string) (has bool, err error) {
-	err = q.QueryRow(`SELECT count(*) > 0 FROM inbox
-		WHERE account = $1 AND chat = $2 AND message = $3`, a.Account, a.Chat, id).Scan(&has)
+	err = q.QueryRow("SELECT count(*) > 0 FROM inbox WHERE "+hasID, a.Account, a.Chat, id).Scan(&has)
 	return has, store.Wrap(err, "bus: look for message %s of %s", id, a)
 }
 

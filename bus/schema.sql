@@ -56,3 +56,8 @@ CREATE TABLE changes (
 	what TEXT PRIMARY KEY, -- outbox
 	n    BIGINT NOT NULL -- how often a person has changed deliveries in it
 );
+
+CREATE TABLE predecessors ( -- what accounts were on their platforms before
+	account TEXT PRIMARY KEY,
+	message BIGINT NOT NULL -- inbox id of the newest message that may have come to the earlier one
+);

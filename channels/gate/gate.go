@@ -111,7 +111,7 @@ func (in *intake) Identify(ctx context.Context, id string) error {
 		if err != nil || before == "" {
 			return err
 		}
-		if err := bus.RenameMessages(tx, in.account, g.now()); err != nil {
+		if err := bus.ReplaceAccount(tx, in.account); err != nil {
 			return err
 		}
 		_, err = tx.Exec("DELETE FROM places WHERE account = $1 AND place = ''", in.account)

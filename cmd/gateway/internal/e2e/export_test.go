@@ -36,6 +36,7 @@ var notExported = map[string]string{
 	"hook_signatures":  "hashes of posts of other programs",
 	"usage_turns":      "sums without a person",
 	"usage_ratios":     "of models",
+	"predecessors":     "of the gateway",
 	"previews":         "ids of messages that are being written",
 	"restarts":         "where the gateway says that it is back",
 	"denied":           "strangers whom an owner keeps out; erasing leaves them",

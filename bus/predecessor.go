@@ -1,0 +1,25 @@
+package bus
+
+import "gateway/store"
+
+// ReplaceAccount records that an account has become another one of the platform. From then on new
+// messages may have the IDs of the messages that came to the earlier one, and those are no longer
+// found by their IDs. Messages that the agent wrote to itself keep their IDs.
+func ReplaceAccount(tx *store.Tx, account string) error {
+	_, err := tx.Exec(`INSERT INTO predecessors (account, message)
+		VALUES ($1, (SELECT COALESCE(max(id), 0) FROM inbox))
+		ON CONFLICT (account) DO UPDATE SET message = excluded.message`, account)
+	return store.Wrap(err, "bus: replace account %s", account)
+}
+
+// toPredecessor is the condition of messages that came to the account before [ReplaceAccount].
+const toPredecessor = `origin = 'person' AND id <= COALESCE(
+	(SELECT p.message FROM predecessors p WHERE p.account = inbox.account), 0)`
+
+// freeID changes the ID of the message that has the chat and the ID of m, if it came to the account
+// before [ReplaceAccount]. It reports whether there was one.
+func freeID(tx *store.Tx, m *InboundMessage) (bool, error) {
+	return setInbox(tx, `UPDATE inbox SET message = 'before ' || id || ': ' || message
+		WHERE account = $1 AND chat = $2 AND message = $3 AND `+toPredecessor,
+		m.From.Account, m.From.Chat, m.ID)
+}
