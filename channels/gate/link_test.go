@@ -48,6 +48,41 @@ func TestFormerIDs(t *testing.T) {
 	})
 }
 
+// An account that was unlinked before, and is again, does not take along the number that the other
+// account still has. With that, /forget and /export would reach the other person's data.
+func TestUnlinkTwice(t *testing.T) {
+	atDoor(t, func(d *gateFixture) {
+		for _, who := range []string{"ann", "bob"} {
+			if _, _, err := d.approve(d.ask(who)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		bob := gate.Person{}
+		unlink := func(tx *store.Tx) (err error) {
+			bob, _, err = people.Unlink(tx, "tg", "bob", time.Now())
+			return err
+		}
+		for _, change := range []func(tx *store.Tx) error{
+			func(tx *store.Tx) error { return people.Link(tx, 1, 2) },
+			unlink,
+			func(tx *store.Tx) error { return people.Link(tx, bob.ID, 1) },
+			unlink,
+		} {
+			if err := d.do(change); err != nil {
+				t.Fatal(err)
+			}
+		}
+		list, err := people.List(d.db.Read(d.t.Context()))
+		if err != nil || len(list) != 2 || list[0].Sender != "ann" {
+			t.Fatalf("the people are %+v, %v", list, err)
+		}
+		former, err := people.FormerIDs(d.db.Read(d.t.Context()), bob.ID)
+		if err != nil || slices.Contains(former, list[0].ID) {
+			t.Errorf("person %d was %v, %v, but %d is ann", bob.ID, former, err, list[0].ID)
+		}
+	})
+}
+
 // With session = "person", a message that somebody writes just after a link waits for the answer
 // to their message before the link. This is also true for an owner. After an unlink, it does not
 // wait.

@@ -172,6 +172,7 @@ func (p People) split(tx *store.Tx, person *Person, before int64, now time.Time)
 	if err != nil {
 		return err
 	}
+	others = append(others, before) // also a former number of p, if the others were linked to p
 	former := ""
 	for _, id := range own {
 		if !slices.Contains(others, id) {
