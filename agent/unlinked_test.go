@@ -26,7 +26,9 @@ func (w *world) unlinks() {
 		}
 		return true
 	}
-	w.tx(func(tx *store.Tx) error { return background.Separate(tx, "test", "of b", 3, 5, time.Now()) })
+	s := background.Separation{Account: "test", Sender: "of b", From: 3, To: 5}
+	w.must(s.Prepare(w.t.Context(), w.deps.DB))
+	w.tx(func(tx *store.Tx) error { return s.Apply(tx, time.Now()) })
 }
 
 // wantSeparate checks that request n shows nothing of person 3, and that chat b is person 5's, also
@@ -148,6 +150,35 @@ func TestUnlinkedInGroup(t *testing.T) {
 		wantLines(t, "people who have written in the group",
 			w.column("SELECT person || ' ' || (body LIKE '%\"person\":' || person || ',%') FROM inbox"),
 			[]string{"3 1", "5 1"})
+	})
+}
+
+// While an unlink moves messages, nobody sees what belongs to somebody else. If the unlink is
+// killed meanwhile, everything still belongs to the person from before, who can be forgotten.
+func TestUnlinkKilled(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.start()
+		for range 3 {
+			w.model.Queue(llmtest.Say("1"), llmtest.Say("2"), llmtest.Say("3"), llmtest.Say("4"))
+			w.put(w.ofPerson("a", secret))
+			w.put(w.ofPerson("b", secret))
+			w.put(person(w.inGroup("of b", "hello"), 3))
+			w.put(person(w.inGroup("of a", "hello"), 3))
+			w.settle()
+		}
+		w.outside.former = []int64{5} // see PrepareUnlink
+		s := background.Separation{Account: "test", Sender: "of b", From: 3, To: 5}
+		w.must(s.Prepare(w.t.Context(), w.deps.DB))
+		wantLines(t, "who has written where", w.column("SELECT chat || person || ' ' || count(*) "+
+			"FROM inbox GROUP BY chat, person ORDER BY chat, person"),
+			[]string{"a3 3", "b3 1", "b5 2", "g3 3", "g5 3"})
+		chats, err := bus.ChatsOf(w.read(), 3)
+		if err != nil || len(chats) != 2 {
+			t.Errorf("the chats of person 3 are %v, %v, want two", chats, err)
+		}
+		w.tells(3, "a", "/forget me now")
+		w.wantForgotten(secret)
 	})
 }
 

@@ -210,33 +210,6 @@ func (in *Inbox) Erase(tx *store.Tx, a Address, after, upTo int64) (next int64, 
 	return next, store.Wrap(err, "bus: erase %s", a)
 }
 
-// DirectChats returns the direct chats in which a person has written, as far as the inbox still has
-// their messages.
-func DirectChats(q store.Queryer, person int64) ([]Address, error) {
-	return store.Collect(q, "bus: read inbox", func(scan store.Scan, a *Address) error {
-		return scan(&a.Account, &a.Chat)
-	}, `SELECT DISTINCT account, chat FROM inbox
-		WHERE person = $1 AND person <> 0 AND shared = FALSE ORDER BY account, chat`, person)
-}
-
-// ChatsOf returns the direct chats in which the newest message is a person's, as far as the inbox
-// still has their messages. A chat in which somebody else has written since is not theirs.
-func ChatsOf(q store.Queryer, person int64) (list []Address, err error) {
-	chats, err := DirectChats(q, person)
-	for i := 0; i < len(chats) && err == nil; i++ {
-		var id, who int64
-		id, err = newestIn(q, chats[i], "origin = 'person'")
-		if err == nil {
-			err = q.QueryRow("SELECT person FROM inbox WHERE id = $1", id).Scan(&who)
-			err = store.Wrap(store.Optional(err), "bus: read inbox")
-		}
-		if who == person {
-			list = append(list, chats[i])
-		}
-	}
-	return list, err
-}
-
 const waitingInChat = isWaiting + " AND account = $1 AND chat = $2 AND id <= $3"
 
 // DropAll gives up the waiting messages of a chat with all its threads, up to the Seq upTo, and

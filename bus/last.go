@@ -88,26 +88,6 @@ func DirectSender(q store.Queryer, a Address) (Sender, error) {
 	return list[0].Message.Sender, nil
 }
 
-// MovePerson records that another person has written the messages of a person in a direct chat with
-// all its threads. Waiting messages stay as they are, because the dispatcher has copies of them: it
-// finds out by itself who their sender is now.
-func MovePerson(tx *store.Tx, a Address, from, to int64) error {
-	_, err := setInbox(tx, `UPDATE inbox SET person = $4, body = json_set(body, '$.person', $4)
-		WHERE account = $1 AND chat = $2 AND person = $3 AND person <> 0 AND shared = FALSE
-			AND state <> 'waiting' AND json_valid(body)`, a.Account, a.Chat, from, to)
-	return err
-}
-
-const moveMember = `UPDATE inbox SET person = $4, body = json_set(body, '$.person', $4)
-	WHERE account = $1 AND person = $3 AND person <> 0 AND shared = TRUE AND state <> 'waiting'
-		AND json_valid(body) AND json_extract(body, '$.sender.id') = $2`
-
-// MoveMember records the same for the messages that a sender wrote in the groups of an account.
-func MoveMember(tx *store.Tx, account, sender string, from, to int64) error {
-	_, err := setInbox(tx, moveMember, account, sender, from, to)
-	return err
-}
-
 // IsMessageOpen reports whether the message with the given ID, of any conversation, is waiting or
 // claimed.
 func IsMessageOpen(q store.Queryer, id string) (bool, error) {

@@ -120,7 +120,7 @@ func TestMoveMember(t *testing.T) {
 				return err
 			}
 		}
-		return MoveMember(tx, "test", "b", 3, 4)
+		return MoveMember(tx, "test", "b", 3, 4, 0)
 	})
 	list, err := readInbox(f.read(), "id > 0 ORDER BY id")
 	var people []int64
@@ -129,5 +129,93 @@ func TestMoveMember(t *testing.T) {
 	}
 	if want := []int64{4, 3, 3, 3}; err != nil || !slices.Equal(people, want) {
 		t.Errorf("the messages are of %v, %v; want %v", people, err, want)
+	}
+}
+
+// Before two people are unlinked, the older finished messages of one of them move, a page at a
+// time.
+func TestMoveOlder(t *testing.T) {
+	f := newInboxFixture(t)
+	direct, group := Address{Account: "test", Chat: "1"}, Address{Account: "test", Chat: "9"}
+	const messages = 600
+	f.tx(func(tx *store.Tx) error {
+		for i := range int64(messages) {
+			m := InboundMessage{ID: strconv.Itoa(int(i)), From: direct, Person: 3, Text: "hello"}
+			if i%2 == 1 {
+				m.From, m.Group, m.Sender.ID = group, true, []string{"a", "b"}[i/2%2]
+			}
+			if _, err := f.Put(tx, m, f.now); err != nil {
+				return err
+			}
+			if i != 8 && i != 11 && i != 551 { // 0 to 7: ids 1 to 8
+				if _, err := f.Answer(tx, i+1); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if !f.take(9, 1) || !f.take(552, 2) {
+		t.Fatal("the messages can't be claimed")
+	}
+	move := func(a Address, sender string, upTo int64, want int) {
+		t.Helper()
+		pages := 0
+		for after := int64(0); after < upTo; pages++ {
+			f.tx(func(tx *store.Tx) (err error) {
+				var before, now int
+				if err = tx.QueryRow("SELECT total_changes()").Scan(&before); err != nil {
+					return err
+				}
+				if after, err = MoveOlder(tx, a, sender, 3, 4, after, upTo); err != nil {
+					return err
+				}
+				err = tx.QueryRow("SELECT total_changes()").Scan(&now)
+				if now-before > 250 {
+					t.Errorf("a page has moved %d messages", now-before)
+				}
+				return err
+			})
+		}
+		if pages != want {
+			t.Errorf("the messages of %s have moved in %d pages, want %d", a, pages, want)
+		}
+	}
+	newest, err := NewestOf(f.read(), 3, direct)
+	f.must(err)
+	move(direct, "", newest-1, 2)
+	finished, err := FinishedUpTo(f.read(), "test", 3)
+	f.must(err)
+	if finished != 11 {
+		t.Errorf("the messages up to %d are finished, want 11", finished)
+	}
+	f.answer(12)
+	finished, err = FinishedUpTo(f.read(), "test", 3)
+	f.must(err)
+	move(group, "b", finished, 2)
+	left := map[Address]int{direct: 2, group: 150 + 13}
+	list, err := readInbox(f.read(), "id > 0")
+	f.must(err)
+	for _, r := range list {
+		if m := r.Message; m.Person == 3 {
+			left[m.From]--
+		} else if m.Sender.ID == "a" || r.Seq == newest || r.Seq == 9 || r.Seq >= 552 && m.Group {
+			t.Errorf("message %d has moved", r.Seq)
+		}
+	}
+	if left[direct] != 0 || left[group] != 0 {
+		t.Errorf("the messages that have stayed differ: %v", left)
+	}
+	f.finish(2)
+	f.tx(func(tx *store.Tx) error {
+		if err := MovePerson(tx, direct, 3, 4); err != nil {
+			return err
+		}
+		return MoveMember(tx, "test", "b", 3, 4, finished)
+	})
+	var moved int
+	f.must(f.read().QueryRow("SELECT count(*) FROM inbox WHERE person = 4").Scan(&moved))
+	if moved != 300+150 {
+		t.Errorf("%d messages have moved, want 450", moved)
 	}
 }

@@ -86,10 +86,25 @@ func TestPersonByIndex(t *testing.T) {
 	if !strings.Contains(p.Seen[0], "COVERING INDEX inbox_person (person=? AND shared=?)") {
 		t.Errorf("the plan of DirectChats is %q, want the index inbox_person alone", p.Seen[0])
 	}
-	p.Explain(moveMember, "x", "7", 1, 2)
+	p.Explain(moveMember, 1, 2, "x", true, "7", 0)
 	if !strings.Contains(p.Seen[1], "INDEX inbox_person (person=? AND shared=? AND account=?)") {
 		t.Errorf("the plan of MoveMember is %q, want the index inbox_person", p.Seen[1])
 	}
+	p.Explain(olderPage, 1, 2, "x", false, "a", 1, 9)
+	p.Explain(moveOlder, 1, 2, "x", false, "a", 1, 9, "7")
+	for _, plan := range p.Seen[2:] {
+		if !strings.Contains(plan, "INDEX inbox_person (person=? AND shared=? AND account=? AND "+
+			"chat=? AND rowid>? AND rowid<?)") || strings.Contains(plan, "TEMP B-TREE") {
+			t.Errorf("the plan of MoveOlder is %q, want the index inbox_person", plan)
+		}
+	}
+	p.Seen = p.Seen[:2]
+	_, err = FinishedUpTo(p, "x", 1)
+	f.must(err)
+	if n := strings.Count(p.Seen[2], "INDEX inbox_open (state=?)"); n != 2 {
+		t.Errorf("the plan of FinishedUpTo is %q, want the index inbox_open twice", p.Seen[2])
+	}
+	p.Seen = p.Seen[:2]
 	_, err = newestIn(p, Address{Account: "x", Chat: "a"}, "origin = 'person'")
 	f.must(err)
 	if !strings.Contains(p.Seen[2], "COVERING INDEX sqlite_autoindex_inbox_1") {

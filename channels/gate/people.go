@@ -143,10 +143,11 @@ func (People) removePairing(tx *store.Tx, code string, now time.Time) (pairing P
 	return pairing, err
 }
 
-// add stores a new person with an identity, and sets p.ID.
+// add stores a new person with an identity, and sets p.ID if it is 0.
 func (People) add(tx *store.Tx, p *Person, chat string, now time.Time) error {
-	err := tx.QueryRow("INSERT INTO people (name, role, created_ms) VALUES ($1, $2, $3) RETURNING id",
-		p.Name, string(p.Role), now.UnixMilli()).Scan(&p.ID)
+	id := sql.NullInt64{Int64: p.ID, Valid: p.ID != 0}
+	err := tx.QueryRow(`INSERT INTO people (id, name, role, created_ms) VALUES ($1, $2, $3, $4)
+		RETURNING id`, id, p.Name, string(p.Role), now.UnixMilli()).Scan(&p.ID)
 	if err != nil {
 		return err
 	}

@@ -135,11 +135,44 @@ func linkedFrom(former string, person int64) int64 {
 	return last
 }
 
+// PrepareUnlink returns what [People.Unlink] will return. Until then, the number of the new person
+// is a former number of the present one, who so keeps what has that number already.
+func (p People) PrepareUnlink(
+	tx *store.Tx, account, sender string, now time.Time,
+) (person Person, before int64, err error) {
+	person, before, err = p.linked(tx, account, sender)
+	if err == nil { // the number will not be used again
+		err = tx.QueryRow(`INSERT INTO people (name, role, created_ms) VALUES ('', '', $1)
+			RETURNING id`, now.UnixMilli()).Scan(&person.ID)
+	}
+	if err == nil {
+		_, err = tx.Exec("DELETE FROM people WHERE id = $1", person.ID)
+	}
+	if err == nil { // the last number stays the last: see linkedFrom
+		_, err = tx.Exec(`UPDATE identities SET former = $3 || former
+			WHERE account = $1 AND sender = $2`, account, sender, fmt.Sprintf(" %d", person.ID))
+	}
+	return person, before, store.Wrap(err, "gate: unlink %s on %s", sender, account)
+}
+
 // Unlink separates an identity from the person to whom it was linked, and returns the number of
 // that person. It gets a new person with the role user, and a former number only if nobody else has
-// that. It reports [ErrNoPerson] and [ErrNotLinked].
+// that. The new person has the number id, from [People.PrepareUnlink], unless that is 0. Unlink
+// reports [ErrNoPerson] and [ErrNotLinked].
 func (p People) Unlink(
-	tx *store.Tx, account, sender string, now time.Time,
+	tx *store.Tx, account, sender string, id int64, now time.Time,
+) (person Person, before int64, err error) {
+	person, before, err = p.linked(tx, account, sender)
+	if person.ID = id; err == nil {
+		err = p.split(tx, &person, before, now)
+	}
+	return person, before, store.Wrap(err, "gate: unlink %s on %s", sender, account)
+}
+
+// linked returns the person to whom an identity is linked, and the user, still without a number,
+// that it becomes if it is unlinked.
+func (People) linked(
+	tx *store.Tx, account, sender string,
 ) (person Person, before int64, err error) {
 	person = Person{Role: bus.User, Account: account, Sender: sender}
 	var others int
@@ -151,10 +184,8 @@ func (p People) Unlink(
 		err = ErrNoPerson
 	case err == nil && others == 0:
 		err = ErrNotLinked
-	case err == nil:
-		err = p.split(tx, &person, before, now)
 	}
-	return person, before, store.Wrap(err, "gate: unlink %s on %s", sender, account)
+	return person, before, err
 }
 
 // split gives the identity of p, which belongs to the person before, a new person. It removes the

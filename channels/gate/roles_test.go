@@ -300,7 +300,7 @@ func TestUnlink(t *testing.T) {
 		var bob gate.Person
 		unlink := func(who string) error {
 			return d.do(func(tx *store.Tx) (err error) {
-				bob, _, err = people.Unlink(tx, "tg", who, time.Now())
+				bob, _, err = people.Unlink(tx, "tg", who, 0, time.Now())
 				return err
 			})
 		}

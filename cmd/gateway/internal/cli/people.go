@@ -27,13 +27,17 @@ func peopleCommand(load app.Loader) *cobra.Command {
 		withJSONFlag(dataCommand(load, "list", "List people, and strangers who wait for approval",
 			cobra.NoArgs, listPeople)),
 		changePeople(load, "approve CODE",
-			"Approve the stranger with this pairing code; the first person becomes the owner", approve),
-		changePeople(load, "deny CODE", "Turn away the stranger with this pairing code, for good", deny),
-		changePeople(load, "undeny ACCOUNT ID", "Let somebody who was turned away ask again", undeny),
-		changePeople(load, "revoke PERSON", "Forget a person, who becomes a stranger again", revoke),
+			"Approve the stranger with this pairing code; the first person becomes the owner",
+			inTx(approve)),
+		changePeople(load, "deny CODE", "Turn away the stranger with this pairing code, for good",
+			inTx(deny)),
+		changePeople(load, "undeny ACCOUNT ID", "Let somebody who was turned away ask again",
+			inTx(undeny)),
+		changePeople(load, "revoke PERSON", "Forget a person, who becomes a stranger again",
+			inTx(revoke)),
 		changePeople(load, "role PERSON ROLE",
-			"Set the role of a person: owner, admin, user or guest", setRole),
-		changePeople(load, "link PERSON OTHER", "Merge two people who are the same human", link),
+			"Set the role of a person: owner, admin, user or guest", inTx(setRole)),
+		changePeople(load, "link PERSON OTHER", "Merge two people who are the same human", inTx(link)),
 		changePeople(load, "unlink ACCOUNT ID",
 			"Undo a link: the user of an account becomes a person of their own again", unlink))
 }
@@ -214,28 +218,46 @@ func link(tx *store.Tx, _ data, args []string) (string, error) {
 		"but not its memories.", args[0], args[1]), err
 }
 
-func unlink(tx *store.Tx, _ data, args []string) (string, error) {
-	now := time.Now()
-	p, before, err := gate.People{}.Unlink(tx, args[0], args[1], now)
+// unlink moves what belongs to the account to a new person. It moves most messages before the new
+// person exists, in short transactions. If it is killed meanwhile, nobody is unlinked.
+func unlink(cmd *cobra.Command, d data, args []string) error {
+	people, now := gate.People{}, time.Now()
+	s := background.Separation{Account: args[0], Sender: args[1]}
+	err := d.db.Tx(cmd.Context(), func(tx *store.Tx) error {
+		p, before, err := people.PrepareUnlink(tx, args[0], args[1], now)
+		s.From, s.To = before, p.ID
+		return err
+	})
 	if err == nil {
-		err = background.Separate(tx, args[0], args[1], before, p.ID, now)
+		err = s.Prepare(cmd.Context(), d.db)
 	}
-	if err == nil {
-		err = audit.Unlink(tx, args[0], args[1], before, p.ID)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = addAudit(tx, p.ID, "unlinked", args[0]+"/"+args[1])
-	}
-	return fmt.Sprintf("%s on %s is person %d now, a user. The memories of both stay with "+
-		"the person whom they were linked to.", p.Sender, p.Account, p.ID), err
+	return inTx(func(tx *store.Tx, _ data, args []string) (string, error) {
+		p, before, err := people.Unlink(tx, args[0], args[1], s.To, now)
+		if err == nil && before != s.From {
+			err = fmt.Errorf("%s on %s was linked to another person meanwhile", args[1], args[0])
+		}
+		if err == nil {
+			err = s.Apply(tx, now)
+		}
+		if err == nil {
+			err = audit.Unlink(tx, args[0], args[1], before, p.ID)
+		}
+		if err == nil {
+			err = addAudit(tx, p.ID, "unlinked", args[0]+"/"+args[1])
+		}
+		return fmt.Sprintf("%s on %s is person %d now, a user. The memories of both stay with "+
+			"the person whom they were linked to.", p.Sender, p.Account, p.ID), err
+	})(cmd, d, args)
 }
 
-// changePeople returns a command that changes people in a transaction. use names each argument
+// changePeople returns a command that changes people by run. use names each argument
 // after the command by one word, so the number of spaces in it is the number of arguments.
 func changePeople(
-	load app.Loader, use, short string, do func(*store.Tx, data, []string) (string, error),
+	load app.Loader, use, short string, run func(*cobra.Command, data, []string) error,
 ) *cobra.Command {
-	run := inTx(do)
 	return dataCommand(load, use, short, cobra.ExactArgs(strings.Count(use, " ")),
 		func(cmd *cobra.Command, d data, args []string) error {
 			err := run(cmd, d, args)
