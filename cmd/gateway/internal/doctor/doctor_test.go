@@ -492,3 +492,24 @@ func TestPersonas(t *testing.T) {
 		t.Errorf("a pattern that matches is named:\n%s", text)
 	}
 }
+
+// The newest message is the last one, so all others need not be read. If the clock was ahead once
+// and is right now, that is no problem.
+func TestClockOnceAhead(t *testing.T) {
+	p := newHealthyCase(t)
+	p.database(func(tx *store.Tx) error {
+		for id, at := range map[string]time.Time{"1": time.Now().Add(time.Hour), "2": time.Now()} {
+			_, err := tx.Exec(`INSERT INTO inbox (id, account, chat, message, state, body, received_ms)
+				VALUES ($1, 'a', 'b', $1, 'done', '{}', $2)`, id, at.UnixMilli())
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for _, f := range Examine(t.Context(), p.Case) {
+		if f.ID == "clock" && f.Remedy != "" {
+			t.Errorf("there is a problem: %+v", f)
+		}
+	}
+}
