@@ -120,6 +120,40 @@ func TestRunningByIndex(t *testing.T) {
 	}
 }
 
+// The messages of a turn are found without reading those of the session's earlier turns.
+func TestTurnByIndex(t *testing.T) {
+	f := newFixture(t)
+	other := bus.Address{Account: "test", Chat: "b"}
+	for i := range 3 {
+		f.begin(other, "user: elsewhere")
+		turn := f.begin(chat, fmt.Sprint("user: ", i))
+		f.begin(other, "user: elsewhere")
+		f.must(f.append(turn, fmt.Sprint("assistant: ", i)))
+		p := &plantest.Plans{Queryer: f.read(), T: t}
+		start, err := TurnStart(p, turn)
+		f.must(err)
+		list, err := TurnMessages(p, turn)
+		f.must(err)
+		newest, err := NewestMessage(f.read(), KeyOf(chat))
+		f.must(err)
+		if len(list) != 2 || start != newest-2 {
+			t.Errorf("turn %d has %+v from %d on, want two messages from %d on", i, list, start, newest-2)
+		}
+		for _, plan := range p.Seen {
+			if !strings.Contains(plan, "INDEX messages_session (session=? AND id>?)") ||
+				strings.Contains(plan, "TEMP B-TREE") {
+				t.Errorf("the plan is %q, want one that begins at the turn", plan)
+			}
+		}
+		f.must(f.end(turn, Done, "assistant: end"))
+		list, err = TurnMessages(f.read(), turn)
+		f.must(err)
+		if len(list) != 3 {
+			t.Errorf("turn %d has %+v at its end, want three messages", i, list)
+		}
+	}
+}
+
 // The choices of people are found by an index that has only sessions with a choice.
 func TestChosenByIndex(t *testing.T) {
 	f := newFixture(t)

@@ -121,9 +121,14 @@ func NewestMessage(q store.Queryer, key Key) (id int64, err error) {
 	return id, store.Wrap(err, "session: read %s", key)
 }
 
+// ofTurn finds the messages of the turn $2 of the session $1. A session has its turns one after the
+// other, so the search begins after the newest message of an earlier turn.
+const ofTurn = "session = $1 AND turn = $2 AND id > COALESCE((SELECT b.id FROM messages b " +
+	"WHERE b.session = $1 AND b.turn < $2 ORDER BY b.id DESC LIMIT 1), 0)"
+
 // TurnStart returns the id of the first message of a turn. Each turn has at least one.
 func TurnStart(q store.Queryer, t *Turn) (id int64, err error) {
-	err = q.QueryRow("SELECT COALESCE(min(id), 0) FROM messages WHERE session = $1 AND turn = $2",
+	err = q.QueryRow("SELECT COALESCE(min(id), 0) FROM messages WHERE "+ofTurn,
 		t.Session.String(), t.ID).Scan(&id)
 	return id, store.Wrap(err, "session: read turn %d", t.ID)
 }
@@ -146,6 +151,6 @@ func TurnMessages(q store.Queryer, t *Turn) ([]llm.Message, error) {
 		return json.Unmarshal(body, m)
 	}
 	return store.Collect(q, fmt.Sprintf("session: read turn %d", t.ID), read,
-		"SELECT body FROM messages WHERE session = $1 AND turn = $2 ORDER BY id",
+		"SELECT body FROM messages WHERE "+ofTurn+" ORDER BY id",
 		t.Session.String(), t.ID)
 }
