@@ -166,11 +166,12 @@ const page = 256
 
 // pages calls write with the rows of t as JSON. It reads a page at a time, so no query stays open
 // while write waits. Rows are read in the order of their ids, so that new rows do not shift the
-// pages. Tables without an id are read by offset.
+// pages. Tables without an id are read by offset. An index may find the ids of a page without
+// reading the rows that follow.
 func (r *run) pages(t table, args []any, write func(line string) error) error {
 	n := len(args) + 1
-	query := fmt.Sprintf("SELECT * FROM %s WHERE (%s) AND id > $%d ORDER BY id LIMIT %d", t.name,
-		t.where, n, page)
+	query := fmt.Sprintf("SELECT * FROM %[1]s WHERE id IN (SELECT id FROM %[1]s WHERE (%[2]s) "+
+		"AND id > $%[3]d ORDER BY id LIMIT %[4]d) ORDER BY id", t.name, t.where, n, page)
 	if t.order != "" {
 		query = fmt.Sprintf("SELECT * FROM %s WHERE %s ORDER BY %s LIMIT %d OFFSET $%d", t.name,
 			t.where, t.order, page, n)

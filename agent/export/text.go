@@ -1,13 +1,14 @@
 package export
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -80,20 +81,36 @@ type groupMessage struct {
 	Text    string    `json:"text"`
 	Files   []string  `json:"files,omitempty"` // names
 	Answers []string  `json:"answers,omitempty"`
+
+	seq int64 // its place in the order of arrival
+}
+
+// A group is what the person wrote in a group.
+type group struct {
+	own   map[string]*groupMessage // by the platform's ids
+	list  []*groupMessage
+	mixed int // answers that also answer other people
 }
 
 // groups writes the person's messages in each group, and the answers to these messages alone. It
 // leaves out the messages of others, and so also the messages that the person's quote.
 func (r *run) groups(context.Context) error {
-	chats, err := store.Collect(r.read, "read groups", func(scan store.Scan, a *bus.Address) error {
-		return scan(&a.Account, &a.Chat)
-	}, `SELECT DISTINCT account, chat FROM inbox
-		WHERE `+r.isOwn()+` AND shared AND origin = 'person' ORDER BY account, chat`)
-	if err != nil {
+	groups := make(map[bus.Address]*group)
+	for _, person := range r.owned.People() {
+		if err := r.ownMessages(person, groups); err != nil {
+			return err
+		}
+	}
+	if len(groups) == 0 {
+		return nil
+	}
+	if err := r.answers(groups); err != nil {
 		return err
 	}
-	for _, a := range chats {
-		if err := r.group(a); err != nil {
+	for _, a := range slices.SortedFunc(maps.Keys(groups), func(a, b bus.Address) int {
+		return cmp.Or(strings.Compare(a.Account, b.Account), strings.Compare(a.Chat, b.Chat))
+	}) {
+		if err := r.group(a, groups[a]); err != nil {
 			return err
 		}
 	}
@@ -101,21 +118,13 @@ func (r *run) groups(context.Context) error {
 }
 
 // group writes the person's messages in one group, and the answers to them, as JSON and as
-// Markdown. A group without any gets no file.
-func (r *run) group(a bus.Address) error {
-	own, order, err := r.ownMessages(a)
-	if err != nil || len(own) == 0 {
-		return err
-	}
-	left, err := r.answersIn(a, own)
-	if err != nil {
-		return err
-	}
+// Markdown.
+func (r *run) group(a bus.Address, g *group) error {
 	base := "groups/" + FileName(a.String())
 	jsonl, md := new(strings.Builder), new(strings.Builder)
 	fmt.Fprintf(md, "# %s\n", r.clean.Replace(a.String()))
-	for _, id := range order {
-		s := own[id]
+	slices.SortFunc(g.list, func(a, b *groupMessage) int { return cmp.Compare(a.seq, b.seq) })
+	for _, s := range g.list {
 		jsonl.WriteString(plainjson.Text(s) + "\n")
 		fmt.Fprintf(md, "\n**You** %s\n\n%s\n", s.Time.In(r.Zone).Format(timeLayout), s.Text)
 		for _, name := range s.Files {
@@ -125,9 +134,9 @@ func (r *run) group(a bus.Address) error {
 			fmt.Fprintf(md, "\n**Assistant**\n\n%s\n", answer)
 		}
 	}
-	if left > 0 {
+	if g.mixed > 0 {
 		r.leftOut = append(r.leftOut, fmt.Sprintf(
-			"%d answers in the group %s, which answer other people, too", left, a))
+			"%d answers in the group %s, which answer other people, too", g.mixed, a))
 	}
 	for _, f := range []struct{ name, text string }{
 		{base + ".jsonl", jsonl.String()}, {base + ".md", md.String()},
@@ -143,82 +152,79 @@ func (r *run) group(a bus.Address) error {
 	return nil
 }
 
-// isOwn returns the condition for messages of the person. The list is never empty, because SQL does
-// not allow that.
-func (r *run) isOwn() string {
-	list := []string{"-1"} // nobody's number
-	for _, id := range r.owned.People() {
-		list = append(list, strconv.FormatInt(id, 10))
-	}
-	return "person IN (" + strings.Join(list, ", ") + ")"
-}
-
-// ownMessages returns the person's messages in a group by their ids, and the ids in order.
-func (r *run) ownMessages(a bus.Address) (own map[string]*groupMessage, order []string, err error) {
-	own = make(map[string]*groupMessage)
-	err = r.bodies(`SELECT id, body FROM inbox WHERE account = $1 AND chat = $2 AND `+r.isOwn()+`
-		AND shared AND origin = 'person' AND id > $3 ORDER BY id LIMIT 256`,
-		[]any{a.Account, a.Chat}, func(body []byte) error {
+// ownMessages adds the messages in groups that have the number of a person to groups.
+func (r *run) ownMessages(person int64, groups map[bus.Address]*group) error {
+	chats, err := bus.Groups(r.read, person)
+	for i := 0; i < len(chats) && err == nil; i++ {
+		err = r.bodies(`SELECT id, account, chat, body FROM inbox WHERE person = $1 AND person <> 0
+			AND shared = TRUE AND account = $2 AND chat = $3 AND origin = 'person' AND id > $4
+			ORDER BY id LIMIT 256`, []any{person, chats[i].Account, chats[i].Chat}, func(w *row) {
 			var m bus.InboundMessage
-			if json.Unmarshal(body, &m) != nil {
-				return nil
+			if json.Unmarshal(w.body, &m) != nil {
+				return
 			}
 			s := &groupMessage{Time: m.Time, Group: r.clean.Replace(m.ChatTitle),
-				Text: r.clean.Replace(m.Text)}
+				Text: r.clean.Replace(m.Text), seq: w.id}
 			for _, f := range m.Attachments {
 				s.Files = append(s.Files, string(f.Kind)+" "+r.clean.Replace(f.Name))
 			}
-			own[m.ID], order = s, append(order, m.ID)
-			return nil
+			g := groups[w.at]
+			if g == nil {
+				g = &group{own: make(map[string]*groupMessage)}
+				groups[w.at] = g
+			}
+			g.own[m.ID], g.list = s, append(g.list, s)
 		})
-	return own, order, err
-}
-
-// answersIn adds the answers to the person's messages to own. It leaves out those that also answer
-// other people's messages, and returns their number. The number appears in the README.
-func (r *run) answersIn(a bus.Address, own map[string]*groupMessage) (left int, err error) {
-	err = r.bodies(`SELECT id, body FROM outbox WHERE account = $1 AND chat = $2 AND id > $3
-		ORDER BY id LIMIT 256`, []any{a.Account, a.Chat}, func(body []byte) error {
-		var m bus.OutboundMessage
-		if json.Unmarshal(body, &m) != nil {
-			return nil
-		}
-		mine := slices.DeleteFunc(slices.Clone(m.Answers), func(id string) bool {
-			return own[id] == nil
-		})
-		switch {
-		case len(mine) == 0:
-		case len(mine) < len(m.Answers):
-			left++
-		default:
-			// An answer to several messages follows the last of them.
-			s := own[mine[len(mine)-1]]
-			s.Answers = append(s.Answers, r.clean.Replace(m.Text))
-		}
-		return nil
-	})
-	return left, err
-}
-
-// bodies calls do with the bodies that a query returns, a page at a time. The last parameter of the
-// query is the id after which a page begins.
-func (r *run) bodies(query string, args []any, do func(body []byte) error) error {
-	type row struct {
-		id   int64
-		body []byte
 	}
+	return err
+}
+
+// answers adds the answers to the person's messages to them, in one pass through the outbox. It
+// leaves out those that also answer other people's messages, and counts them. The number appears in
+// the README.
+func (r *run) answers(groups map[bus.Address]*group) error {
+	return r.bodies(`SELECT id, account, chat, body FROM outbox WHERE id > $1 ORDER BY id LIMIT 256`,
+		nil, func(w *row) {
+			g := groups[w.at]
+			var m bus.OutboundMessage
+			if g == nil || json.Unmarshal(w.body, &m) != nil {
+				return
+			}
+			mine := slices.DeleteFunc(slices.Clone(m.Answers), func(id string) bool {
+				return g.own[id] == nil
+			})
+			switch {
+			case len(mine) == 0:
+			case len(mine) < len(m.Answers):
+				g.mixed++
+			default:
+				// An answer to several messages follows the last of them.
+				s := g.own[mine[len(mine)-1]]
+				s.Answers = append(s.Answers, r.clean.Replace(m.Text))
+			}
+		})
+}
+
+// A row is a row of the inbox or the outbox.
+type row struct {
+	id   int64
+	at   bus.Address // without the thread
+	body []byte
+}
+
+// bodies calls do with the rows that a query returns, a page at a time. The last parameter of the
+// query is the id after which a page begins.
+func (r *run) bodies(query string, args []any, do func(*row)) error {
 	for after := int64(0); ; {
 		list, err := store.Collect(r.read, "read messages", func(scan store.Scan, w *row) error {
-			return scan(&w.id, &w.body)
+			return scan(&w.id, &w.at.Account, &w.at.Chat, &w.body)
 		}, query, append(slices.Clip(args), after)...)
 		if err != nil {
 			return err
 		}
-		for _, w := range list {
-			after = w.id
-			if err := do(w.body); err != nil {
-				return err
-			}
+		for i := range list {
+			after = list[i].id
+			do(&list[i])
 		}
 		if len(list) < page {
 			return nil
