@@ -77,6 +77,21 @@ func TestUnfinishedByIndex(t *testing.T) {
 	}
 }
 
+// Deliveries that are not over are listed without reading the others.
+func TestListByIndex(t *testing.T) {
+	f := newOutboxFixture(t)
+	p := &plantest.Plans{Queryer: f.read(), T: t}
+	for _, state := range []DeliveryState{Dead, Waiting, Sending} {
+		_, err := f.List(p, state, 10)
+		f.must(err)
+	}
+	for i, want := range []string{"outbox_dead", "outbox_chat", "outbox_chat"} {
+		if !strings.Contains(p.Seen[i], "INDEX "+want) {
+			t.Errorf("the plan is %q, want the index %s", p.Seen[i], want)
+		}
+	}
+}
+
 // The messages of a person are found by an index, and their chats without reading the messages.
 func TestPersonByIndex(t *testing.T) {
 	f := newInboxFixture(t)
