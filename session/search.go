@@ -21,7 +21,7 @@ type Found struct {
 
 // Search returns up to limit messages of people and of the agent that contain all words of query,
 // ignoring case, newest first. It searches one session, or all if name is "". With rare words it
-// reads all messages.
+// reads all these messages.
 func Search(q store.Queryer, query, name string, limit int) ([]Found, error) {
 	words := strings.Fields(strings.ToLower(query))
 	if len(words) == 0 {
@@ -33,10 +33,13 @@ func Search(q store.Queryer, query, name string, limit int) ([]Found, error) {
 			return !unicode.IsLetter(r) && !unicode.IsDigit(r)
 		})
 	})
+	where := "m.session = $1"
+	if name == "" {
+		where = "$1 = ''"
+	}
 	rows, err := q.Query(`SELECT `+keyColumns+`, m.body, m.created_ms
 		FROM messages m JOIN sessions s ON s.key = m.session
-		WHERE ($1 = '' OR m.session = $1) AND m.id > `+erasedOf("m.session")+`
-		ORDER BY m.id DESC`, name)
+		WHERE `+where+` AND +m.id > `+erasedOf("m.session")+` ORDER BY m.id DESC`, name)
 	if err != nil {
 		return nil, fmt.Errorf("session: search: %w", err)
 	}
