@@ -38,12 +38,12 @@ type Gate struct {
 	recheckRates rateLimiter // for checks whether a person was approved a moment ago
 	backlog      backlog
 	dropped      atomic.Int64
+	moves        *moves
 
 	mu       sync.Mutex
 	policies map[string]Policy // by account
 	stats    map[string]*Stats
-	unlisted map[bus.Address]bool   // unlisted groups that were logged
-	moved    map[bus.Address]string // ids of groups before they moved
+	unlisted map[bus.Address]bool // unlisted groups that were logged
 	profileCache
 }
 
@@ -70,7 +70,7 @@ const (
 func New(db *store.DB, inbox *bus.Inbox, outbox *bus.Outbox, log *slog.Logger) *Gate {
 	return &Gate{db: db, inbox: inbox, outbox: outbox, now: time.Now, log: log,
 		policies: make(map[string]Policy), stats: make(map[string]*Stats),
-		unlisted: make(map[bus.Address]bool), moved: make(map[bus.Address]string)}
+		unlisted: make(map[bus.Address]bool), moves: newMoves()}
 }
 
 // A Listener is told about new messages in the inbox.

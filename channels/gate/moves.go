@@ -1,9 +1,11 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	"gateway/bus"
 	"gateway/store"
@@ -27,36 +29,54 @@ func Moves(q store.Queryer) ([]Move, error) {
 func (g *Gate) Load(ctx context.Context) error {
 	list, err := Moves(g.db.Read(ctx))
 	for _, m := range list {
-		g.move(m)
+		g.moves.add(m)
 	}
 	return err
 }
 
-func (g *Gate) move(m Move) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.moved[bus.Address{Account: m.Account, Chat: m.Chat}] = m.Before
+// moves are the ids of the groups that have moved. A group moves once. The methods of moves are
+// safe for concurrent use.
+type moves struct {
+	mu     sync.Mutex
+	before map[identity]string // by the present id
+	now    map[identity]string // by the id before
+}
+
+func newMoves() *moves {
+	return &moves{before: make(map[identity]string), now: make(map[identity]string)}
+}
+
+func (s *moves) add(m Move) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before[identity{m.Account, m.Chat}] = m.Before
+	s.now[identity{m.Account, m.Before}] = m.Chat
+}
+
+// of returns the ids of a chat before and after it moved; "" if there is none.
+func (s *moves) of(a bus.Address) (before, now string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	chat := identity{a.Account, a.Chat}
+	return s.before[chat], s.now[chat]
 }
 
 // PreviousID returns the id that a group had before it moved, or "". Rules for that id still apply
 // to the group.
 func (g *Gate) PreviousID(a bus.Address) string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.moved[bus.Address{Account: a.Account, Chat: a.Chat}]
+	before, _ := g.moves.of(a)
+	return before
 }
+
+// OtherID returns the other id of a group that has moved, or "": the one before for the present
+// one, and the other way round. Messages to both ids go to the same place.
+func (g *Gate) OtherID(a bus.Address) string { return cmp.Or(g.moves.of(a)) }
 
 // Present returns the present address of a group that g knows, given an earlier one. Other
 // addresses remain.
 func Present(g *Gate, a bus.Address) bus.Address {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for now, before := range g.moved {
-		if now.Account == a.Account && before == a.Chat {
-			a.Chat = now.Chat
-			break
-		}
-	}
+	_, now := g.moves.of(a)
+	a.Chat = cmp.Or(now, a.Chat)
 	return a
 }
 
@@ -64,7 +84,7 @@ func Present(g *Gate, a bus.Address) bus.Address {
 // for the earlier id, the owners learn that there is a new one.
 func (in *intake) saveMigrations(tx *store.Tx, moved map[string]string) error {
 	for chat, before := range moved {
-		in.gate.move(Move{in.account, chat, before}) // before a turn can see a message from there
+		in.gate.moves.add(Move{in.account, chat, before}) // before a turn can see a message from there
 		n, err := tx.Exec(`INSERT INTO moves (account, chat, before) VALUES ($1, $2, $3)
 			ON CONFLICT (account, chat) DO NOTHING`, in.account, chat, before)
 		p := in.gate.policy(in.account)

@@ -182,3 +182,28 @@ func TestGroupMovesWhileLeft(t *testing.T) {
 		d.wantInbox("guest welcome back", "guest hey")
 	})
 }
+
+// The gate knows both ids of a group that has moved, also after a restart.
+func TestIDsOfMovedGroup(t *testing.T) {
+	atDoor(t, func(d *gateFixture) {
+		d.move(owned)
+		again := gate.New(d.db, d.inbox, d.outbox, discard)
+		if err := again.Load(d.t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range []*gate.Gate{d.gate, again} {
+			for chat, want := range map[string]string{"old": "new", "new": "old", "another": ""} {
+				if got := g.OtherID(bus.Address{Account: "tg", Chat: chat}); got != want {
+					t.Errorf("the other id of %q is %q, want %q", chat, got, want)
+				}
+				if got := g.OtherID(bus.Address{Account: "tg2", Chat: chat}); got != "" {
+					t.Errorf("on another account, the other id of %q is %q", chat, got)
+				}
+			}
+			to := bus.Address{Account: "tg", Chat: "old", Thread: "1"}
+			if got := gate.Present(g, to); got.Chat != "new" || got.Thread != "1" {
+				t.Errorf("the present address of %v is %v", to, got)
+			}
+		}
+	})
+}

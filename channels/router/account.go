@@ -18,6 +18,7 @@ type account struct {
 	Account
 	features
 	marks  *marks
+	moves  Moves // or nil
 	stats  Stats
 	typing chan struct{}
 	typed  *rate.Limiter
@@ -131,7 +132,7 @@ func (a *account) reserve(
 ) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	chat := limitKey(to, l)
+	chat := a.limitKey(to, l)
 	if wait := a.pausedFor(chat, now); wait > 0 {
 		return wait
 	}
@@ -201,9 +202,13 @@ func (a *account) isIdle(r *Router, to bus.Address) bool {
 	defer r.mu.Unlock()
 	idle := !a.announced[to] && r.suspects.untried == 0 && r.suspects.trying == nil
 	if c, ok := r.conversations[to]; ok {
-		idle = idle && c.first == nil && !c.more && !c.loading
+		idle = idle && c.isIdle()
 	} else {
 		idle = idle && !a.backlog.pending && a.loaded+len(a.announced) < maxLoaded
+	}
+	if other, ok := a.other(to); ok && idle {
+		c := r.conversations[other]
+		idle = !a.announced[other] && (c == nil || c.isIdle())
 	}
 	if idle {
 		a.announced[to] = true
@@ -216,7 +221,7 @@ func (a *account) isFree(to bus.Address, now time.Time) bool {
 	if a.pacer != nil && a.pacer.Wait(to) > 0 {
 		return false
 	}
-	chat := limitKey(to, a.limits(to))
+	chat := a.limitKey(to, a.limits(to))
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.breaker.open || a.pausedFor(chat, now) > 0 {
@@ -227,7 +232,10 @@ func (a *account) isFree(to bus.Address, now time.Time) bool {
 }
 
 // limitKey returns the key of the chat or thread whose limits apply to a conversation.
-func limitKey(to bus.Address, l channels.Limits) string {
+func (a *account) limitKey(to bus.Address, l channels.Limits) string {
+	if other, ok := a.other(to); ok { // the limits are those of one chat
+		to.Chat = min(to.Chat, other.Chat)
+	}
 	if l.PerThread && to.Thread != "" {
 		return to.Chat + "/" + to.Thread
 	}
@@ -236,7 +244,7 @@ func limitKey(to bus.Address, l channels.Limits) string {
 
 // wait returns how long the platform has asked not to send to a conversation.
 func (a *account) wait(to bus.Address, now time.Time) time.Duration {
-	chat := limitKey(to, a.limits(to))
+	chat := a.limitKey(to, a.limits(to))
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.pausedFor(chat, now)
@@ -253,7 +261,7 @@ func (a *account) pausedFor(chat string, now time.Time) time.Duration {
 
 // pause applies a rate limit from an answer of the platform.
 func (a *account) pause(e *channels.RateError, to bus.Address, now time.Time) {
-	chat := limitKey(to, a.limits(to))
+	chat := a.limitKey(to, a.limits(to))
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	until := now.Add(e.After)

@@ -56,6 +56,9 @@ func (c *conversation) expectMore() {
 	c.wake.Ring()
 }
 
+// isIdle reports whether nothing waits to be sent by c. r.mu is held.
+func (c *conversation) isIdle() bool { return c.first == nil && !c.more && !c.loading }
+
 // count adds c to the conversations for which something waits. r.mu is held.
 func (c *conversation) count() {
 	if !c.counted {
@@ -208,6 +211,11 @@ func (c *conversation) done(d *bus.Delivery) {
 	c.a.pending--
 	if c.first == d {
 		c.first = nil
+	}
+	if other, moved := c.a.other(c.to); moved {
+		if next, ok := c.r.conversations[other]; ok {
+			next.wake.Ring() // it may wait behind d
+		}
 	}
 }
 

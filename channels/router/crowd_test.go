@@ -119,6 +119,28 @@ func TestRoomIsGivenUp(t *testing.T) {
 	})
 }
 
+// In a group that has moved, a message waits for an older one to the other id even if there is no
+// room for that one. It gives up its own room.
+func TestMovedGroupInACrowd(t *testing.T) {
+	inMovedGroup(t, bus.Address{}, func(w *world, _ *moves, _ *atomic.Bool) {
+		w.fail = func(_ context.Context, c call) error {
+			if c.to != earlier && c.to != present {
+				return &channels.RateError{After: time.Hour}
+			}
+			return nil
+		}
+		list := []bus.OutboundMessage{{To: earlier, Text: "1"}, {To: present, Text: "2"}}
+		for i := range 1100 { // the ids are in the order of their loading
+			list = append(list, bus.OutboundMessage{To: thread(fmt.Sprint("nn", i), ""), Text: "limited"})
+		}
+		w.store(list...)
+		w.start()
+		w.wantOrder()
+		w.sleep(time.Minute)
+		w.wantOrder("1", "2")
+	})
+}
+
 // A conversation keeps its worker as long as the table does not have the id of a sent message.
 // Another worker would send the message again.
 func TestUnsavedKeepsWorker(t *testing.T) {

@@ -65,7 +65,7 @@ func (s *sender) deliver(ctx context.Context, d *bus.Delivery) time.Duration {
 		}
 	}
 	for {
-		if wait := s.mustWait(d, limits); wait > 0 {
+		if wait := s.mustWait(ctx, d, limits); wait > 0 {
 			s.markWaiting(ctx, d)
 			return wait
 		}
@@ -123,13 +123,20 @@ func (s *sender) begin(ctx context.Context, d *bus.Delivery) (over bool, wait ti
 }
 
 // mustWait returns how long d must wait before its next attempt.
-func (s *sender) mustWait(d *bus.Delivery, limits channels.Limits) time.Duration {
+func (s *sender) mustWait(
+	ctx context.Context, d *bus.Delivery, limits channels.Limits,
+) time.Duration {
 	now := s.r.now()
 	if n := s.a.outages(); n != s.outages { // the wait ends with the outage
 		s.outages, s.retryAt = n, time.Time{}
 	}
 	if wait := s.retryAt.Sub(now); wait > 0 {
 		return wait
+	}
+	if len(d.IDs) == 0 { // otherwise people would read another message between its parts
+		if wait := s.c.behind(ctx, d.ID); wait > 0 {
+			return wait
+		}
 	}
 	if wait := s.admit(d, now); wait > 0 {
 		return wait

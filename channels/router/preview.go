@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -184,8 +185,10 @@ func (v *display) show(ctx, work context.Context) time.Duration {
 		return wait
 	}
 	early = v.a.wait(v.to, now)
-	if n == len(p.ids) { // a new message counts towards the rate limits
-		early = v.a.reserve(&v.c.reservation, v.to, limits, now)
+	if n == len(p.ids) { // a new message has its place in the order, and counts towards the limits
+		if early = v.c.behind(work, math.MaxInt64); early == 0 {
+			early = v.a.reserve(&v.c.reservation, v.to, limits, now)
+		}
 	}
 	if early > 0 {
 		return min(wait, early)

@@ -127,6 +127,7 @@ type Options struct {
 	Files  Files // nil if no message has files
 	Owners Owners
 	Groups Groups // nil if no message leaves a group
+	Moves  Moves  // nil if no group moves
 
 	// SentLog records the accepted messages until the outbox does. Without it, fewer messages are
 	// sent at a time.
@@ -161,6 +162,7 @@ func New(opts Options) *Router {
 	for _, a := range opts.Accounts {
 		r.accounts[a.Name] = newAccount(a, r.now())
 		r.accounts[a.Name].window.sentLog = opts.SentLog
+		r.accounts[a.Name].moves = opts.Moves
 	}
 	return r
 }
@@ -337,7 +339,7 @@ func (r *Router) dispatch(ctx, work context.Context, d *bus.Delivery) {
 	r.previews.end(d.Message.Stream)
 	c, running := r.conversations[to]
 	switch {
-	case running && c.first == nil && !c.more && !c.loading:
+	case running && c.isIdle():
 		c.assign(d)
 	case running:
 		c.expectMore()

@@ -143,6 +143,7 @@ type world struct {
 	media   *media.Store // nil except for tests of files
 	router  *router.Router
 	groups  router.Groups // or nil
+	moves   router.Moves  // or nil
 	sentLog *bus.SentLog  // or nil
 	orderly bool          // the last process ended in order
 	poll    time.Duration // see [router.Options]; long in tests that take days
@@ -174,8 +175,8 @@ func (w *world) startWith(accounts ...router.Account) (stop func()) {
 	w.t.Helper()
 	w.router = router.New(router.Options{
 		DB: w.db, Outbox: w.outbox, Live: w.live, Files: w.media, Owners: gate.People{},
-		Groups: w.groups, SentLog: w.sentLog, Accounts: accounts, Orderly: w.orderly, Poll: w.poll,
-		Logger: discard,
+		Groups: w.groups, Moves: w.moves, SentLog: w.sentLog, Accounts: accounts,
+		Orderly: w.orderly, Poll: w.poll, Logger: discard,
 	})
 	w.router.SetSecrets(w.secrets)
 	ctx, cancel := context.WithCancel(context.Background())

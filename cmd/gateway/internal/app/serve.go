@@ -181,7 +181,8 @@ func assemble(
 	g.media = media.New(h.media, sources, files)
 	g.router = router.New(router.Options{
 		DB: db, Outbox: outbox, Live: live, Files: g.media, Owners: gate.People{}, Groups: g.gate,
-		Accounts: accounts, SentLog: h.sentLog, Orderly: !h.life.IsSuspect("deliveries"), Logger: log,
+		Moves: g.gate, Accounts: accounts, SentLog: h.sentLog,
+		Orderly: !h.life.IsSuspect("deliveries"), Logger: log,
 	})
 	// The operations come before the secrets, because the operator's token is a secret, too.
 	g.ops = newOperations(cfg, g, inbox)
