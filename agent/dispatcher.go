@@ -252,12 +252,14 @@ func (d *Dispatcher) handOut(ctx, work context.Context, r bus.Received, bound in
 		return err
 	}
 	key := session.Of(r.Message).Root() // the lane also covers sub-agents and jobs
-	if d.lanes.Join(key, command.Queued{Message: r, Bound: bound}) {
+	q := command.Queued{Message: r, Bound: bound}
+	if d.lanes.Join(key, q) || d.lanes.Join(session.Before(r.Message).Root(), q) {
 		return nil
 	}
 	if d.transcriber.NeedsTranscript(r.Message) {
-		d.lanes.Hear(ctx, key, command.Queued{Message: r, Bound: bound},
-			func(reading context.Context) (*bus.Received, error) { return d.transcribe(ctx, reading, r) })
+		d.lanes.Hear(ctx, key, q, func(reading context.Context) (*bus.Received, error) {
+			return d.transcribe(ctx, reading, r)
+		})
 		return nil
 	}
 	if err := d.moveGroup(ctx, r.Message); err != nil {

@@ -28,5 +28,27 @@ func Of(m bus.InboundMessage) Key {
 	return KeyOf(m.From)
 }
 
+// Earlier returns m as if its group still had the id before it moved. It returns false if the group
+// has not moved.
+func Earlier(m bus.InboundMessage) (earlier bus.InboundMessage, moved bool) {
+	if m.PreviousChat == "" {
+		return m, false
+	}
+	m.From.Chat, m.PreviousChat = m.PreviousChat, ""
+	if !m.Origin.Conversation.IsZero() {
+		m.Origin.Conversation.Conversation = m.From
+	}
+	return m, true
+}
+
+// Before returns the key that the session of m had before its group moved, or the zero Key if the
+// group has not moved.
+func Before(m bus.InboundMessage) Key {
+	if m, moved := Earlier(m); moved {
+		return Of(m)
+	}
+	return Key{}
+}
+
 // KeyOf returns the key of the session that all people at a share.
 func KeyOf(a bus.Address) Key { return Key{Conversation: a} }

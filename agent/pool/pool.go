@@ -87,7 +87,9 @@ func (pl *Pool) MarkDue(key session.Key) {
 }
 
 // At most turn.SessionsPerSlot sessions work at a time per model call slot. The others wait in the
-// order of their arrival. A waiting session needs memory only for its messages.
+// order of their arrival. A waiting session needs memory only for its messages. The session of a
+// group that has moved also waits for the session from before, so that the answers keep the order
+// of the messages.
 
 // start registers w as the worker of key and runs it once it is admitted. pl.mu is held.
 func (pl *Pool) start(work context.Context, key session.Key, w *worker) {
@@ -103,10 +105,13 @@ func (pl *Pool) start(work context.Context, key session.Key, w *worker) {
 // admit runs waiting workers as long as there is room. pl.mu is held.
 func (pl *Pool) admit(work context.Context) {
 	most := turn.SessionsPerSlot * cap(pl.env.Calls.Slots)
-	for len(pl.unadmitted) > 0 && pl.running < most && !pl.env.IsDraining() {
-		w := pl.unadmitted[0]
-		pl.unadmitted[0] = nil
-		pl.unadmitted = pl.unadmitted[1:]
+	for pl.running < most && !pl.env.IsDraining() {
+		i := slices.IndexFunc(pl.unadmitted, func(w *worker) bool { return !w.isBehind() })
+		if i < 0 {
+			return
+		}
+		w := pl.unadmitted[i]
+		pl.unadmitted = slices.Delete(pl.unadmitted, i, i+1)
 		pl.running++
 		pl.wg.Go(func() {
 			defer pl.ended(work, w)
@@ -284,9 +289,14 @@ func (pl *Pool) InMemory() (messages map[int64]bool, sessions map[session.Key]bo
 func (pl *Pool) Serves(key session.Key) bool {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
+	return pl.has(key) || len(pl.queued[key.Parent()]) > 0
+}
+
+// has reports whether a session has a worker or a suspended turn. pl.mu is held.
+func (pl *Pool) has(key session.Key) bool {
 	_, works := pl.workers[key]
 	_, waits := pl.suspended[key]
-	return works || waits || len(pl.queued[key.Parent()]) > 0
+	return works || waits
 }
 
 // Resume starts a worker for each turn that an earlier process left running, and registers the
@@ -338,6 +348,9 @@ func (pl *Pool) Enqueue(
 	key := session.Of(r.Message)
 	person := r.Message.Origin.Kind == bus.Person
 	pl.mu.Lock()
+	if before := session.Before(r.Message); pl.suspended[before] != nil {
+		pl.markDue(before) // r may decide the question
+	}
 	p, ok := pl.suspended[key]
 	if other := beside(key, &r.Message.Origin); ok && other != key {
 		key = other

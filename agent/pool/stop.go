@@ -55,10 +55,20 @@ type Stopping struct {
 	ended   bool           // endOwn ended the running turn
 
 	elsewhere []bus.InboundMessage // messages of other chats that End left without an answer
+
+	before *Stopping // of the session before its group moved, or nil
 }
 
 // New finds the work under way for the conversation of m.
 func (st *Stopper) New(m bus.InboundMessage, e command.Extent) *Stopping {
+	s := st.find(m, e)
+	if earlier, moved := session.Earlier(m); moved {
+		s.before = st.find(earlier, e)
+	}
+	return s
+}
+
+func (st *Stopper) find(m bus.InboundMessage, e command.Extent) *Stopping {
 	s := &Stopping{d: st, key: session.Of(m), by: m, extent: e}
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -101,12 +111,28 @@ func (s *Stopping) End(tx *store.Tx) (e command.Stopped, err error) {
 			e.Messages = append(e.Messages, m)
 		}
 	}
+	if err == nil && s.before != nil {
+		err = s.before.addTo(tx, &e)
+	}
 	s.elsewhere = e.Elsewhere(s.by.From)
 	return e, err
 }
 
+// addTo is like End, for the session before its group moved. It adds to e what it has ended, except
+// for the previews: the reply in the chat with the present id can't change those.
+func (s *Stopping) addTo(tx *store.Tx, e *command.Stopped) error {
+	own, err := s.End(tx)
+	e.Turn, e.Running = e.Turn || own.Turn, e.Running || own.Running
+	e.Tasks, e.Jobs, e.Discarded = e.Tasks+own.Tasks, e.Jobs+own.Jobs, e.Discarded+own.Discarded
+	e.Messages = append(e.Messages, own.Messages...)
+	return err
+}
+
 // Cancel implements [command.Stop].
 func (s *Stopping) Cancel() {
+	if s.before != nil {
+		s.before.Cancel()
+	}
 	if len(s.elsewhere) > 0 {
 		s.d.Accounts.Dropped(s.elsewhere)
 	}

@@ -95,6 +95,8 @@ func (rv review) run(ctx, work context.Context, key session.Key) error {
 	}
 	if !ended || len(w.waiting) > 0 {
 		rv.start(work, key, w)
+	} else {
+		rv.admit(work) // another session may be behind this one
 	}
 	return nil
 }
@@ -141,7 +143,8 @@ func (rv review) decide(ctx context.Context, p *suspendedTurn, q *question.Quest
 		made.answer = turn.ResultNotApproved
 	}
 	rv.mu.Lock()
-	waiting := p.waiting // a command may drop some of them meanwhile
+	// A command may drop some of them meanwhile.
+	waiting := slices.Concat(p.waiting, rv.waitingBehind(p.turn.Session))
 	rv.mu.Unlock()
 	if rv.env.Now().Before(q.Expires) {
 		var ok bool
@@ -167,17 +170,35 @@ func (rv review) decide(ctx context.Context, p *suspendedTurn, q *question.Quest
 	}
 	if err == nil && made.answerIndex >= 0 && (decided || gone) {
 		answer := waiting[made.answerIndex]
+		key := p.turn.Session
+		if session.Before(answer.Message) == key {
+			key = session.Of(answer.Message)
+		}
 		var now []bus.Received // the answer with another sender
 		if gone {
-			now = rv.renew(ctx, p.turn.Session, answer)
+			now = rv.renew(ctx, key, answer)
 		}
 		rv.mu.Lock()
+		if w, ok := rv.workers[key]; ok {
+			w.waiting = replaced(w.waiting, answer.Seq, now)
+		}
 		if p.waiting = replaced(p.waiting, answer.Seq, now); now != nil {
 			rv.markDue(p.turn.Session)
 		}
 		rv.mu.Unlock()
 	}
 	return !gone, err // if another goroutine decided q, the message goes to the turn
+}
+
+// waitingBehind returns the messages of a group that has moved that wait for key, its session from
+// before: see [worker.isBehind]. The pool's mu is held.
+func (rv review) waitingBehind(key session.Key) (list []bus.Received) {
+	for _, w := range rv.unadmitted {
+		if w.resume == nil && len(w.waiting) > 0 && session.Before(w.waiting[0].Message) == key {
+			list = append(list, w.waiting...)
+		}
+	}
+	return list
 }
 
 // decisionOf returns the decision by the first message that decides q. A message that was written

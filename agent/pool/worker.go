@@ -45,12 +45,20 @@ func (w *worker) ring() {
 	}
 }
 
+// isBehind reports whether the next turn of w must wait because the group of its message has moved,
+// and the session from before still has work. The pool's mu is held.
+func (w *worker) isBehind() bool {
+	return w.resume == nil && len(w.waiting) > 0 &&
+		w.pool.has(session.Before(w.waiting[0].Message))
+}
+
 // run works until no message waits, the dispatcher drains, or the store is lost.
 func (w *worker) run(ctx context.Context) error {
 	if w.resume != nil {
 		if err := w.turn(ctx, w.resume, nil); err != nil {
 			return err
 		}
+		w.resume = nil
 	}
 	for !w.suspended {
 		batch := w.next(ctx)
@@ -76,13 +84,20 @@ func (w *worker) newTurn(batch []bus.Received) *session.Turn {
 	return &session.Turn{Session: w.key, Address: m.From, ReplyTo: turn.QuoteID(*m)}
 }
 
-// next returns the messages for the next turn. If there are none, it removes w from the pool.
+// next returns the messages for the next turn. If there are none, it removes w from the pool. If w
+// is behind another session, it returns none, and w goes on when it is admitted again.
 func (w *worker) next(ctx context.Context) []bus.Received {
 	d := w.pool
 	for {
 		d.mu.Lock()
 		if len(w.waiting) == 0 || d.env.IsDraining() {
 			delete(d.workers, w.key)
+			d.mu.Unlock()
+			return nil
+		}
+		if w.isBehind() {
+			d.unadmitted = append(d.unadmitted, w)
+			d.markDue(session.Before(w.waiting[0].Message)) // they may decide its question
 			d.mu.Unlock()
 			return nil
 		}

@@ -1,0 +1,196 @@
+package agent
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"gateway/agent/command"
+	"gateway/agent/llm/llmtest"
+	"gateway/agent/pool"
+	"gateway/agent/tools/ask"
+	"gateway/bus"
+	"gateway/session"
+)
+
+// inMoved returns a message of a person in the group "g" after it has moved to the id "g2".
+func (w *world) inMoved(sender, text string) bus.InboundMessage {
+	m := w.inGroup(sender, text)
+	m.From, m.PreviousChat = at("g2"), "g"
+	return m
+}
+
+// wantTold checks the texts of all messages in the outbox, in their order.
+func (w *world) wantTold(want ...string) {
+	w.t.Helper()
+	rows, err := w.deps.Outbox.Open(w.read(), 0)
+	w.must(err)
+	var got []string
+	for _, row := range rows {
+		got = append(got, row.Message.Text)
+	}
+	if !slices.Equal(got, want) {
+		w.t.Errorf("people were told %q, want %q", got, want)
+	}
+}
+
+// A message to the present id of a group that has moved is answered after those to the id before,
+// also after a restart.
+func TestOrderInMovedGroup(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []pool.Mode{pool.Steer, pool.Followup, pool.Collect, pool.Interrupt} {
+		for _, restart := range []bool{false, true} {
+			t.Run(string(mode), func(t *testing.T) {
+				inWorld(t, func(w *world) {
+					w.opts.QueueMode = mode
+					release := make(chan struct{})
+					w.model.Queue(held(llmtest.Say("to a"), release))
+					w.start()
+					w.put(w.inGroup("a", "one"), w.inGroup("b", "two"))
+					w.put(w.inMoved("b", "three"))
+					w.put(w.inMoved("a", "four"))
+					w.sleep(time.Minute)
+					w.wantTold()
+					if restart {
+						w.must(w.stop())
+						w.model.Queue(llmtest.Say("to a"))
+					}
+					w.model.Queue(llmtest.Say("to b"), llmtest.Say("to b there"), llmtest.Say("to a there"))
+					if restart {
+						w.start()
+					} else {
+						close(release)
+					}
+					w.wantQuiet()
+					w.wantTold("to a", "to b", "to b there", "to a there")
+				})
+			})
+		}
+	}
+}
+
+// The session of a group that has moved may have a turn before the gateway learns of the move. The
+// messages after that turn wait for those to the id before.
+func TestMoveDuringTurn(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		first, second := make(chan struct{}), make(chan struct{})
+		w.model.Queue(held(llmtest.Say("to a there"), first), held(llmtest.Say("to b"), second),
+			llmtest.Say("to b there"))
+		w.start()
+		early := w.inMoved("a", "zero")
+		early.PreviousChat = ""
+		w.put(early)
+		w.put(w.inGroup("b", "one"))
+		w.put(w.inMoved("b", "two"))
+		close(first)
+		w.sleep(time.Minute)
+		w.wantTold("to a there")
+		close(second)
+		w.wantQuiet()
+		w.wantTold("to a there", "to b", "to b there")
+	})
+}
+
+// Who was asked before the group moved can answer there. The messages of others wait.
+func TestAnswerInMovedGroup(t *testing.T) {
+	t.Parallel()
+	for _, restart := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			release := make(chan struct{})
+			w.tools(ask.New())
+			w.model.Queue(asksFor("Which?"), held(llmtest.Say("fine"), release),
+				llmtest.Say("to b there"))
+			w.start()
+			w.put(w.inGroup("a", "hello"))
+			w.put(w.inMoved("b", "me too"))
+			w.wantTold("Which?" + byReply)
+			if restart {
+				w.must(w.stop())
+				w.start()
+			}
+			answer := w.inMoved("a", "this")
+			w.put(answer)
+			if left := w.d.Pending(session.Of(answer)); len(left) != 1 || left[0].Message.Text != "me too" {
+				t.Errorf("%+v wait, want the message of the other", left)
+			}
+			close(release)
+			w.wantQuiet()
+			w.wantTold("Which?"+byReply, "fine", "to b there")
+			w.wantAsked(2, "user: Pa (guest): hello",
+				`assistant:  ask({"options":null,"question":"Which?"})`, "tool: The user answered: this")
+			if n := w.d.Counts(); n.Workers+n.Suspended != 0 {
+				t.Errorf("%+v are left", n)
+			}
+		})
+	}
+}
+
+// A message of who was asked may decide the question without being its answer. Then the message
+// gets an answer of its own, after that of the turn that has asked.
+func TestOtherAnswerInMovedGroup(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.tools(ask.New())
+		w.model.Queue(asksFor("Which?"), llmtest.Say("fine"), llmtest.Say("to a there"))
+		w.start()
+		w.put(w.inGroup("a", "hello"))
+		edit := w.inMoved("a", "hello there")
+		edit.Edits = "another"
+		w.put(edit)
+		w.wantQuiet()
+		w.wantTold("Which?"+byReply, "fine", "to a there")
+	})
+}
+
+// /stop in a group that has moved also ends the turn of a message from before. What waits behind
+// that turn is dropped or goes on.
+func TestStopInMovedGroup(t *testing.T) {
+	t.Parallel()
+	for _, suspended := range []bool{false, true} {
+		for _, role := range []bus.Role{bus.Guest, bus.User} {
+			inWorld(t, func(w *world) {
+				w.tools(ask.New())
+				if suspended {
+					w.model.Queue(asksFor("Which?"))
+				} else {
+					w.model.Queue(held(llmtest.Say("never"), make(chan struct{})))
+				}
+				w.start()
+				w.put(w.inGroup("a", "one"))
+				w.model.Queue(llmtest.Say("here"))
+				w.put(w.inMoved("b", "two"))
+				stop, want := w.inMoved("a", "/stop"), []string{"Stopped.", "here"}
+				if stop.Role = role; role == bus.User {
+					want = []string{"Stopped, and discarded one waiting message.", "here"}
+				}
+				w.put(stop)
+				if role == bus.User {
+					w.put(w.inMoved("b", "two again"))
+				}
+				w.wantQuiet()
+				w.wantAnswers("g2", want...)
+				if n := w.d.Counts(); n.Workers+n.Suspended != 0 {
+					t.Errorf("%+v are left", n)
+				}
+			})
+		}
+	}
+}
+
+// A message in a group that has moved waits for a command from before.
+func TestCommandInMovedGroup(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		release := make(chan struct{})
+		w.opts.Commands = []command.Command{slowCommand(release)}
+		w.model.Queue(llmtest.Say("hello"))
+		w.start()
+		w.put(w.inGroup("a", "/slow"))
+		w.put(w.inMoved("a", "hello"))
+		w.wantTold()
+		close(release)
+		w.wantQuiet()
+		w.wantTold("slow", "hello")
+	})
+}
