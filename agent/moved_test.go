@@ -2,6 +2,7 @@ package agent
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"gateway/agent/pool"
 	"gateway/agent/tools/ask"
 	"gateway/bus"
+	"gateway/memory"
 	"gateway/session"
 )
 
@@ -89,6 +91,52 @@ func TestMoveDuringTurn(t *testing.T) {
 		close(second)
 		w.wantQuiet()
 		w.wantTold("to a there", "to b", "to b there")
+	})
+}
+
+// A turn of a message from before a group moved, which begins after that, does not take the memory
+// of the group back to the id before.
+func TestMemoryStaysInMovedGroup(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		release := make(chan struct{})
+		w.remembers(memory.OfChat(at("g")), memory.Fact{Key: "code", Value: "tulip", Pinned: true})
+		w.model.Queue(held(llmtest.Say("to a"), release), llmtest.Say("to b"),
+			llmtest.Say("to b there"))
+		w.start()
+		w.put(w.inGroup("a", "one"), w.inGroup("b", "two"))
+		w.put(w.inMoved("b", "three"))
+		close(release)
+		w.sleep(time.Minute)
+		w.wantTold("to a", "to b", "to b there")
+		for i, prompt := range systems(w.model) {
+			if !strings.Contains(prompt, "tulip") {
+				t.Errorf("prompt %d does not hold what the group knew", i)
+			}
+		}
+		for chat, want := range map[string]int{"g": 0, "g2": 1} {
+			facts, _, err := w.deps.Memory.In(memory.OfChat(at(chat))).Always(w.read(), 0)
+			if err != nil || len(facts) != want {
+				t.Errorf("the memory of %s has %v, %v", chat, facts, err)
+			}
+		}
+	})
+}
+
+// A group never gets the memory of a person, even if its session had that memory.
+func TestNoMemoryOfPersonInGroup(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.remembers(memory.OfPerson(1), memory.Fact{Key: "code", Value: "tulip", Pinned: true})
+		w.model.Queue(llmtest.Say("one"), llmtest.Say("two"))
+		w.start()
+		w.put(w.inGroup("a", "hello"))
+		w.exec("UPDATE sessions SET scope = $1", string(memory.OfPerson(1)))
+		w.put(w.inGroup("a", "hello again"))
+		w.wantTold("one", "two")
+		if prompts := systems(w.model); strings.Contains(prompts[1], "tulip") {
+			t.Error("the group reads what a person knows")
+		}
 	})
 }
 

@@ -214,10 +214,11 @@ const ReminderRule = ". Your answer is the reminder: tell the user what it is ab
 	"friendly and in a sentence or two"
 
 // useConversationScope gives a turn in a conversation the memory of that conversation, whoever
-// began the turn: a program that posts to a hook has no memory of its own.
+// began the turn: a program that posts to a hook has no memory of its own. In a group, it is not
+// the memory of a person.
 func (t *turn) useConversationScope(ctx context.Context) error {
 	s, err := session.ReadSummary(t.env.DB.Read(context.WithoutCancel(ctx)), t.Session)
-	if err == nil && s.Scope != "" {
+	if err == nil && s.Scope != "" && !(t.trigger.Group && s.Scope.Person() != 0) {
 		t.Scope = s.Scope
 	}
 	return err

@@ -159,7 +159,8 @@ func (t *runner) identify(ctx context.Context, batch []bus.Received) error {
 	}
 	t.Scope = memory.ScopeOf(batch[len(batch)-1].Message)
 	t.setTrigger(batch[0].Message)
-	if resumed || t.trigger.Origin.Standalone() { // the people may have been unlinked meanwhile
+	// The people may have been unlinked meanwhile, or the group may have moved.
+	if resumed || t.trigger.Origin.Standalone() || t.trigger.Group {
 		if err := t.useConversationScope(ctx); err != nil {
 			return err
 		}
