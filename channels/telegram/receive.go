@@ -160,6 +160,36 @@ func (m *message) migration() (from, to int64) {
 	return m.MigrateFrom, m.Chat.ID // any other message has no MigrateFrom
 }
 
+// A move is a group that has become a supergroup.
+type move struct{ from, to string } // ids
+
+// maxMoves is the maximum number of moves that wait to be stored. The next refusal reports a
+// further one again.
+const maxMoves = 16
+
+// noteMove makes Run store a move that a refusal has reported: its update may have been lost.
+func (c *Channel) noteMove(m move) {
+	select {
+	case c.moves <- m:
+	default:
+	}
+}
+
+// storeMoves stores the moves that refusals have reported, until ctx is done.
+func (r *receiver) storeMoves(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case m := <-r.moves:
+			b := channels.Batch{Migrated: map[string]string{m.to: m.from}}
+			if err := r.in.Publish(ctx, b); err != nil { // the next refusal reports it again
+				r.log.WarnContext(ctx, "move of a group not stored", "account", r.name, "err", err)
+			}
+		}
+	}
+}
+
 // noteMembership logs that the bot was blocked, added to a group, or removed from it.
 func (r *receiver) noteMembership(ctx context.Context, m *member) {
 	r.log.InfoContext(ctx, "membership changed", "account", r.name,

@@ -79,6 +79,7 @@ func (c *Channel) Leave(ctx context.Context, id string) error {
 	// The group has become a supergroup, of which the gateway may not have heard yet.
 	if to := migration(err); to != 0 {
 		p["chat_id"] = strconv.FormatInt(to, 10)
+		c.noteMove(move{id, p["chat_id"]})
 		_, err = c.api.call(ctx, callTimeout, "leaveChat", p)
 	}
 	out := func(words string) bool { return hasText(err, words) }
@@ -252,8 +253,11 @@ func (c *Channel) deliver(ctx context.Context, o *outgoing) (json.RawMessage, er
 		if change == "" {
 			return nil, err
 		}
-		if change == withoutRich && isUnknownMethod(err) {
+		switch {
+		case change == withoutRich && isUnknownMethod(err):
 			c.noRich.Store(true)
+		case change == toSupergroup:
+			c.noteMove(move{o.to.Chat, o.params["chat_id"]})
 		}
 		c.log.WarnContext(ctx, "message is sent again", "to", o.to, "how", change)
 	}
@@ -266,6 +270,9 @@ func (c *Channel) post(ctx context.Context, o *outgoing) (json.RawMessage, error
 	}
 	return c.api.call(ctx, callTimeout, o.method, o.params)
 }
+
+// toSupergroup is a change of applyRefusal. deliver recognises it and stores the move.
+const toSupergroup = "to the supergroup"
 
 // applyRefusal changes o according to Telegram's refusal err and describes the change, or returns
 // "" if it can do nothing. It leaves out an unknown topic, follows a group to its supergroup, sends
@@ -283,7 +290,7 @@ func (o *outgoing) applyRefusal(err error) string {
 	case !o.stays && p["chat_id"] == o.to.Chat && migration(err) != 0:
 		p["chat_id"] = strconv.FormatInt(migration(err), 10)
 		delete(p, "reply_parameters") // there the id is another message's
-		return "to the supergroup"
+		return toSupergroup
 	case p["rich_message"] != "" && refusedRich(err):
 		if o.method == "sendRichMessage" {
 			o.method = "sendMessage"

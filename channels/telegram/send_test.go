@@ -1,6 +1,7 @@
 package telegram_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,9 +10,62 @@ import (
 
 	"gateway/bus"
 	"gateway/channels"
+	"gateway/channels/channeltest"
 	"gateway/channels/markup"
+	"gateway/channels/telegram"
 	"gateway/channels/telegram/telegramtest"
 )
+
+// A mover is an Intake that reports the moves of groups, each as its two ids.
+type mover struct {
+	channeltest.Inbox
+	moves chan string
+}
+
+func (m *mover) Publish(ctx context.Context, b channels.Batch) error {
+	for to, from := range b.Migrated {
+		m.moves <- from + " " + to
+	}
+	return m.Inbox.Publish(ctx, b)
+}
+
+// If Telegram says only in a refusal that a group has become a supergroup, the gateway learns it,
+// too.
+func TestMoveInRefusal(t *testing.T) {
+	const group, supergroup = -7, -100_7
+	for name, call := range map[string]func(c *telegram.Channel) error{
+		"send": func(c *telegram.Channel) error {
+			_, err := c.Send(t.Context(), bus.Part{To: at(group, ""), Text: "a"})
+			return err
+		},
+		"leave": func(c *telegram.Channel) error { return c.Leave(t.Context(), itoa(group)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			api, c, _ := start(t)
+			api.AddGroup(group, "Garden")
+			api.Migrate(group, supergroup)
+			receive(t, api, c) // the updates are lost
+			in := &mover{moves: make(chan string, 1)}
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+			defer cancel()
+			done := make(chan error, 1)
+			go func() { done <- c.Run(ctx, in) }()
+			if err := call(c); err != nil {
+				t.Error(err)
+			}
+			select {
+			case got := <-in.moves:
+				if want := itoa(group) + " " + itoa(supergroup); got != want {
+					t.Errorf("the move is %q, want %q", got, want)
+				}
+			case err := <-done:
+				t.Fatalf("no move was stored; Run = %v", err)
+			}
+			cancel()
+			<-done
+		})
+	}
+}
 
 func TestSend(t *testing.T) {
 	const group, forum = -5, -1001234567890

@@ -53,6 +53,8 @@ type Channel struct {
 	drafts  bool // see [Options]; likewise rich
 	rich    bool
 
+	moves chan move // groups that have become supergroups, as refusals of Telegram say
+
 	// Neither is ever cleared: a newer server is noticed after a restart of the gateway.
 	noDrafts, noRich atomic.Bool // the server does not know the method
 }
@@ -92,6 +94,7 @@ func New(name, token string, opts *Options) *Channel {
 		webhook: o.Webhook,
 		drafts:  o.Drafts,
 		rich:    o.Rich,
+		moves:   make(chan move, maxMoves),
 	}
 }
 
@@ -119,6 +122,7 @@ func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 	defer background.Wait()
 	defer cancel()
 	background.Go(func() { r.answerPresses(ctx) })
+	background.Go(func() { r.storeMoves(ctx) })
 	if c.webhook != nil {
 		err = r.listen(ctx, c.webhook)
 	} else {
