@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"gateway/agent/llm/openai/openaitest"
+	"gateway/channels/telegram/telegramtest"
 )
 
 // TestGroupBecomesSupergroup checks that a listed group stays listed when Telegram turns it into
@@ -33,6 +34,36 @@ func TestGroupBecomesSupergroup(t *testing.T) {
 	w.run()
 	w.telegram.Say(supergroup, bobID, "@gateway_bot after a restart")
 	w.await("an answer", func() bool { return heard(w, supergroup, "after a restart") })
+}
+
+// TestOrderInSupergroup checks that the answers in a group keep their order when it becomes a
+// supergroup, although the model is slow to answer the message from before, and Telegram delays the
+// answer.
+func TestOrderInSupergroup(t *testing.T) {
+	t.Parallel()
+	const group, supergroup = -42, -1009876543210
+	hold := newHold()
+	answer := func(r openaitest.Request) openaitest.Reply {
+		if strings.HasSuffix(lastText(r), "before") {
+			hold.wait()
+		}
+		return repeat(r)
+	}
+	w := newWorld(t, worldOptions{answer: answer,
+		channel: "access = \"allow\"\ngroups = [-42]\nstreaming = false"})
+	w.telegram.AddGroup(group, "Garden")
+	w.run()
+	w.telegram.Say(group, bobID, "@gateway_bot before")
+	until(t, "the model", hold.reached)
+	w.telegram.Inject(telegramtest.Fault{Chat: group, Method: "sendMessage", Times: 1, RetryAfter: 1})
+	w.telegram.Migrate(group, supergroup)
+	w.telegram.Say(supergroup, bobID, "@gateway_bot after")
+	w.received()
+	hold.release()
+	w.await("both answers", func() bool { return len(w.texts(supergroup)) == 2 })
+	if texts := w.texts(supergroup); !strings.Contains(texts[0], "before") {
+		t.Errorf("the answers are %q", texts)
+	}
 }
 
 // heard reports whether the newest message of the bot in a chat contains a text.
