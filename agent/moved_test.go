@@ -159,7 +159,8 @@ func TestAnswerInMovedGroup(t *testing.T) {
 			}
 			answer := w.inMoved("a", "this")
 			w.put(answer)
-			if left := w.d.Pending(session.Of(answer)); len(left) != 1 || left[0].Message.Text != "me too" {
+			left := w.d.pool.Pending(session.Of(answer))
+			if len(left) != 1 || left[0].Message.Text != "me too" {
 				t.Errorf("%+v wait, want the message of the other", left)
 			}
 			close(release)
@@ -167,7 +168,7 @@ func TestAnswerInMovedGroup(t *testing.T) {
 			w.wantTold("Which?"+byReply, "fine", "to b there")
 			w.wantAsked(2, "user: Pa (guest): hello",
 				`assistant:  ask({"options":null,"question":"Which?"})`, "tool: The user answered: this")
-			if n := w.d.Counts(); n.Workers+n.Suspended != 0 {
+			if n := w.d.pool.Counts(); n.Workers+n.Suspended != 0 {
 				t.Errorf("%+v are left", n)
 			}
 		})
@@ -218,7 +219,7 @@ func TestStopInMovedGroup(t *testing.T) {
 				}
 				w.wantQuiet()
 				w.wantAnswers("g2", want...)
-				if n := w.d.Counts(); n.Workers+n.Suspended != 0 {
+				if n := w.d.pool.Counts(); n.Workers+n.Suspended != 0 {
 					t.Errorf("%+v are left", n)
 				}
 			})

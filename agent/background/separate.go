@@ -129,7 +129,7 @@ func separateChat(tx *store.Tx, a bus.Address, from, to int64, now time.Time) er
 	return bus.MovePerson(tx, a, from, to)
 }
 
-// saySeparated is the answer to a message whose turn [Separate] has ended.
+// saySeparated is the answer to a message whose turn a [Separation] has ended.
 const saySeparated = "I have stopped working on this, because your accounts were separated. " +
 	"Please ask me again."
 
