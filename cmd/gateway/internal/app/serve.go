@@ -317,7 +317,7 @@ func logLongRead(ctx context.Context, log *slog.Logger, held int64) {
 		return
 	}
 	log.WarnContext(ctx, "a program has been reading the database for long, so the write-ahead log "+
-		"grows, and all becomes slower: end it, unless it is a backup", "bytes", held)
+		"grows, and everything becomes slower: end it, unless it is a backup", "bytes", held)
 }
 
 // inOrder runs stages concurrently. When ctx ends or a stage fails, it cancels the stages one
