@@ -208,7 +208,7 @@ func (a *account) isIdle(r *Router, to bus.Address) bool {
 	}
 	if other, ok := a.other(to); ok && idle {
 		c := r.conversations[other]
-		idle = !a.announced[other] && (c == nil || c.isIdle())
+		idle = !a.announced[other] && (c == nil && !a.backlog.pending || c != nil && c.isIdle())
 	}
 	if idle {
 		a.announced[to] = true

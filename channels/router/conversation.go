@@ -184,19 +184,29 @@ func (c *conversation) reload(ctx context.Context, d *bus.Delivery) bool {
 	}
 }
 
-// find returns d if it must still be delivered or, if d is nil, the first delivery of the
-// conversation.
+// find returns d if it must still be delivered and has begun or is the first, or else the first
+// delivery of the conversation. A person can have put an earlier one back.
 func (c *conversation) find(ctx context.Context, d *bus.Delivery) (*bus.Delivery, error) {
-	q := c.r.db.Read(ctx)
 	if d != nil {
-		open, err := c.r.outbox.IsOpen(q, d.ID)
+		open, err := c.r.outbox.IsOpen(c.r.db.Read(ctx), d.ID)
 		if err != nil || !open {
 			return nil, err
 		}
-		return d, nil
+		if len(d.IDs) > 0 {
+			return d, nil
+		}
 	}
+	first, err := c.firstTo(ctx, c.to)
+	if d != nil && first != nil && first.ID == d.ID {
+		return d, err
+	}
+	return first, err
+}
+
+// firstTo returns the first delivery to an address, or nil. It sets rows aside that can't be read.
+func (c *conversation) firstTo(ctx context.Context, to bus.Address) (*bus.Delivery, error) {
 	for {
-		found, err := c.r.outbox.First(q, c.to)
+		found, err := c.r.outbox.First(c.r.db.Read(ctx), to)
 		aside, err := c.r.setAside(ctx, err)
 		if err != nil || found != nil || aside == 0 {
 			return found, err

@@ -36,9 +36,9 @@ func (c *conversation) behind(ctx context.Context, id int64) time.Duration {
 	if !ok {
 		return 0
 	}
-	first, err := c.r.outbox.First(c.r.db.Read(ctx), other)
+	first, err := c.firstTo(ctx, other)
 	switch {
-	case err != nil: // the worker of other sets a row aside that can't be read
+	case err != nil:
 		c.r.log.ErrorContext(ctx, "outbox could not be read", "to", other.String(), "err", err)
 		return firstRetry
 	case first != nil && first.ID < id:

@@ -174,3 +174,25 @@ func TestRateOfMovedGroup(t *testing.T) {
 		wantTimes(t, w.times(), 0, 1000, 2000, 3000)
 	})
 }
+
+// A person can put an earlier message to either id back, while messages to both ids wait. Then all
+// are sent, instead of each conversation waiting for the other.
+func TestRetryInMovedGroup(t *testing.T) {
+	for _, to := range [][2]bus.Address{{earlier, present}, {present, earlier}} {
+		inMovedGroup(t, to[0], func(w *world, _ *moves, down *atomic.Bool) {
+			w.start()
+			w.Fail(1, channels.ErrRefused)
+			dead := w.put(to[1], "1")
+			w.sleep(time.Second)
+			w.wantState(dead, bus.Dead)
+			w.put(to[0], "2")
+			w.put(to[1], "3")
+			w.sleep(5 * time.Second)
+			w.person(w.outbox.Retry, dead)
+			w.sleep(5 * time.Second)
+			down.Store(false)
+			w.sleep(time.Minute)
+			w.wantOrder("1", "2", "3")
+		})
+	}
+}
