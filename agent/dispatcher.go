@@ -253,7 +253,8 @@ func (d *Dispatcher) handOut(ctx, work context.Context, r bus.Received, bound in
 	}
 	key := session.Of(r.Message).Root() // the lane also covers sub-agents and jobs
 	q := command.Queued{Message: r, Bound: bound}
-	if d.lanes.Join(key, q) || d.lanes.Join(session.Before(r.Message).Root(), q) {
+	before := session.Before(r.Message)
+	if d.lanes.Join(key, q) || !before.IsZero() && d.lanes.Join(before.Root(), q) {
 		return nil
 	}
 	if d.transcriber.NeedsTranscript(r.Message) {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -173,6 +174,32 @@ func TestAnswerInMovedGroup(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The answer to a question from before the group moved is accepted even if no other message is. A
+// post to a hook does not wait for it.
+func TestFullMovedGroup(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.opts.QueueMode, w.opts.Waiting = pool.Followup, 2
+		w.tools(ask.New())
+		w.model.Queue(asksFor("Which?"), llmtest.Say("of the post"), llmtest.Say("fine"),
+			llmtest.Say("one"), llmtest.Say("two"))
+		w.start()
+		w.put(w.inGroup("a", "hello"))
+		w.put(w.inMoved("b", "one"))
+		w.put(w.inMoved("b", "two"))
+		w.put(w.inMoved("b", "three"))
+		post := w.inMoved("a", "news")
+		post.PreviousChat, post.Origin = "", bus.Origin{Kind: bus.Hook, Label: "h"}
+		w.put(post)
+		w.sleep(time.Second)
+		full := fmt.Sprintf(pool.SayFull, 2)
+		w.wantTold("Which?"+byReply, full, "of the post")
+		w.put(w.inMoved("a", "this"))
+		w.wantQuiet()
+		w.wantTold("Which?"+byReply, full, "of the post", "fine", "one", "two")
+	})
 }
 
 // A message of who was asked may decide the question without being its answer. Then the message

@@ -29,9 +29,9 @@ func Of(m bus.InboundMessage) Key {
 }
 
 // Earlier returns m as if its group still had the id before it moved. It returns false if the group
-// has not moved.
+// has not moved, or if m names its session itself.
 func Earlier(m bus.InboundMessage) (earlier bus.InboundMessage, moved bool) {
-	if m.PreviousChat == "" {
+	if m.PreviousChat == "" || !m.Origin.Session.IsZero() {
 		return m, false
 	}
 	m.From.Chat, m.PreviousChat = m.PreviousChat, ""

@@ -111,7 +111,9 @@ func (pl *Pool) admit(work context.Context) {
 			return
 		}
 		w := pl.unadmitted[i]
-		pl.unadmitted = slices.Delete(pl.unadmitted, i, i+1)
+		copy(pl.unadmitted[1:], pl.unadmitted[:i]) // few are behind, so i is small
+		pl.unadmitted[0] = nil
+		pl.unadmitted = pl.unadmitted[1:]
 		pl.running++
 		pl.wg.Go(func() {
 			defer pl.ended(work, w)
@@ -348,12 +350,14 @@ func (pl *Pool) Enqueue(
 	key := session.Of(r.Message)
 	person := r.Message.Origin.Kind == bus.Person
 	pl.mu.Lock()
+	decidesBefore := false
 	if before := session.Before(r.Message); pl.suspended[before] != nil {
-		pl.markDue(before) // r may decide the question
+		pl.markDue(before)
+		decidesBefore = decides(&pl.suspended[before].question, r)
 	}
 	p, ok := pl.suspended[key]
-	if other := beside(key, &r.Message.Origin); ok && other != key {
-		key = other
+	if w := pl.workers[key]; ok || w != nil && w.isBehind() {
+		key = beside(key, &r.Message.Origin)
 		p, ok = pl.suspended[key]
 	}
 	if ok {
@@ -385,7 +389,7 @@ func (pl *Pool) Enqueue(
 		pl.mu.Unlock()
 		return false, false, nil
 	}
-	if len(w.waiting) < bound || !person {
+	if len(w.waiting) < bound || !person || decidesBefore {
 		w.waiting = append(w.waiting, r)
 		w.arrived = pl.env.Now()
 		w.fullNotified = false
@@ -394,6 +398,7 @@ func (pl *Pool) Enqueue(
 			w.cancel(turn.ErrInterrupted)
 		}
 		w.ring()
+		pl.admit(work) // w is no longer behind if its first message was dropped
 		pl.mu.Unlock()
 		return false, false, nil
 	}
@@ -403,9 +408,9 @@ func (pl *Pool) Enqueue(
 	return true, tell, nil
 }
 
-// beside returns the session in which a message of the session key begins its turn while the turn
-// of key is suspended. It is key itself if the message must wait. Neither a due job nor a post to a
-// hook of the chat waits until a person has answered a question.
+// beside returns the session in which a message of the session key begins its turn while key waits
+// for the answer to a question. It is key itself if the message must wait. Neither a due job nor a
+// post to a hook of the chat waits until a person has answered a question.
 func beside(key session.Key, o *bus.Origin) session.Key {
 	switch {
 	case o.Run != 0:

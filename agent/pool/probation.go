@@ -112,9 +112,9 @@ func (pr *probation) trials(work context.Context, turns []session.Turn) ([]*work
 	}
 	for _, r := range suspects {
 		key := session.Of(r.Message)
-		if _, ok := pr.suspended[key]; !ok && !slices.ContainsFunc(list, func(w *worker) bool {
-			return w.key == key
-		}) {
+		_, waits := pr.suspended[key]
+		waits = waits || pr.has(session.Before(r.Message))
+		if !waits && !slices.ContainsFunc(list, func(w *worker) bool { return w.key == key }) {
 			list = append(list, &worker{key: key})
 		}
 	}
