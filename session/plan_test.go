@@ -22,3 +22,19 @@ func TestSearchByIndex(t *testing.T) {
 		}
 	}
 }
+
+// The messages of a turn are found even if an earlier turn has written since it began.
+func TestTurnBehindEarlier(t *testing.T) {
+	f := newFixture(t)
+	first, second := f.begin(chat, "user: first"), f.begin(chat, "user: second")
+	f.must(f.append(first, "assistant: one"))
+	list, err := TurnMessages(f.read(), second)
+	f.must(err)
+	start, err := TurnStart(f.read(), second)
+	f.must(err)
+	newest, err := NewestMessage(f.read(), KeyOf(chat))
+	f.must(err)
+	if len(list) != 1 || list[0].Text != "user: second" || start != newest-1 {
+		t.Errorf("the turn has %+v from %d on, want its message from %d on", list, start, newest-1)
+	}
+}

@@ -121,10 +121,12 @@ func NewestMessage(q store.Queryer, key Key) (id int64, err error) {
 	return id, store.Wrap(err, "session: read %s", key)
 }
 
-// ofTurn finds the messages of the turn $2 of the session $1. A session has its turns one after the
-// other, so the search begins after the newest message of an earlier turn.
-const ofTurn = "session = $1 AND turn = $2 AND id > COALESCE((SELECT b.id FROM messages b " +
-	"WHERE b.session = $1 AND b.turn < $2 ORDER BY b.id DESC LIMIT 1), 0)"
+// ofTurn finds the messages of the turn $2 of the session $1. The search begins after the newest
+// message of an earlier turn, or at the start of the prompt if that is earlier: after a failure an
+// earlier turn may have written since this one began.
+const ofTurn = "session = $1 AND turn = $2 AND id > min(COALESCE((SELECT b.id FROM messages b " +
+	"WHERE b.session = $1 AND b.turn < $2 ORDER BY b.id DESC LIMIT 1), 0), " +
+	"(SELECT s.start FROM sessions s WHERE s.key = $1))"
 
 // TurnStart returns the id of the first message of a turn. Each turn has at least one.
 func TurnStart(q store.Queryer, t *Turn) (id int64, err error) {
