@@ -261,9 +261,13 @@ func testLeftovers(t *testing.T, prefix string, again func(h home) error) {
 	h.fill()
 	dir := h.dir
 	old := time.Now().Add(-time.Hour)
-	for _, name := range []string{"dead", "alive"} {
+	for _, name := range []string{"dead", "alive", "of the user"} {
 		path := filepath.Join(dir, prefix+name)
-		if err := errors.Join(os.Mkdir(path, 0o700), os.Chtimes(path, old, old)); err != nil {
+		err := os.Mkdir(path, 0o700)
+		if err == nil && name == "dead" {
+			err = os.WriteFile(filepath.Join(path, lockName), nil, 0o600)
+		}
+		if err := errors.Join(err, os.Chtimes(path, old, old)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -280,8 +284,9 @@ func testLeftovers(t *testing.T, prefix string, again func(h home) error) {
 		t.Fatal(err)
 	}
 	left, err := fs.Glob(os.DirFS(dir), ".gateway-*")
-	if err != nil || !slices.Equal(left, []string{prefix + "alive"}) {
-		t.Errorf("left %v, %v; want %s", left, err, alive)
+	want := []string{prefix + "alive", prefix + "of the user"}
+	if err != nil || !slices.Equal(left, want) {
+		t.Errorf("left %v, %v; want %v", left, err, want)
 	}
 }
 

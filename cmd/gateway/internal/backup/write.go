@@ -220,27 +220,31 @@ func Sweep(dir string) error {
 	return store.Wrap(err, "backup: remove copies in %s", dir)
 }
 
-// sweep removes the stages in dir that match pattern and whose processes have ended.
+// sweep removes the stages in dir that match pattern and whose processes have ended. A folder
+// without a lock file is somebody else's.
 func sweep(dir, pattern string) error {
 	list, err := fs.Glob(os.DirFS(dir), pattern) // dir is not a pattern: it may contain brackets
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, name := range list {
 		old := filepath.Join(dir, name)
 		info, err := os.Lstat(old)
 		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < staleAge {
 			continue
 		}
-		unlock, err := store.Lock(filepath.Join(old, lockName))
+		lock := filepath.Join(old, lockName)
+		if info, err := os.Lstat(lock); err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		unlock, err := store.Lock(lock)
 		if err != nil {
 			continue // in use, or not writable for this user
 		}
-		if err := errors.Join(unlock(), os.RemoveAll(old)); err != nil {
-			return err
-		}
+		errs = append(errs, unlock(), os.RemoveAll(old))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (s *stage) close() error { return errors.Join(s.unlock(), os.RemoveAll(s.dir)) }
