@@ -128,6 +128,13 @@ func (p people) Known(q store.Queryer, person int64) (bool, error) {
 	return p.outside.known(q, person)
 }
 
+func (p people) Holders(q store.Queryer, number int64) ([]int64, error) {
+	if known, err := p.Known(q, number); err != nil || known {
+		return []int64{number}, err
+	}
+	return nil, nil
+}
+
 func (p people) FormerIDs(store.Queryer, int64) ([]int64, error) { return p.outside.former, nil }
 
 func (p people) Forget(tx *store.Tx, person int64, chats []bus.Address) error {

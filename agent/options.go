@@ -180,6 +180,7 @@ func (d *Deps) setDefaults() {
 type noPeople struct{}
 
 func (noPeople) Known(store.Queryer, int64) (bool, error)        { return false, nil }
+func (noPeople) Holders(store.Queryer, int64) ([]int64, error)   { return nil, nil }
 func (noPeople) FormerIDs(store.Queryer, int64) ([]int64, error) { return nil, nil }
 func (noPeople) MayWrite(store.Queryer, *bus.InboundMessage) (bool, error) {
 	return true, nil

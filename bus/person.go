@@ -73,9 +73,9 @@ func FinishedUpTo(q store.Queryer, account string, person int64) (id int64, err 
 	return id, store.Wrap(err, "bus: read inbox")
 }
 
-// NewestOf returns the id of the newest message of a person in a direct chat, or 0.
+// NewestOf returns the id of the newest message that a person has written in a direct chat, or 0.
 func NewestOf(q store.Queryer, person int64, a Address) (int64, error) {
-	return newestIn(q, a, "person = $3 AND NOT shared", person)
+	return newestIn(q, a, "origin = 'person' AND person = $3 AND NOT shared", person)
 }
 
 // olderPage is the next page of a person's messages in a chat after the id $6 up to the id $7.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"gateway/agent/budget"
@@ -46,6 +47,9 @@ type People interface {
 	// Known reports whether a person is still registered. A person who was linked with another one
 	// is not.
 	Known(q store.Queryer, person int64) (bool, error)
+
+	// Holders returns the people who have a number or had it before they were linked.
+	Holders(q store.Queryer, number int64) ([]int64, error)
 
 	// FormerIDs returns the numbers of the people who were linked with a person. What is stored about
 	// them belongs to that person.
@@ -104,7 +108,7 @@ func spenderOf(s memory.Scope, key session.Key) budget.Spender {
 
 // follows reports whether the memory of the scope from may move to the scope to, because both
 // belong to the same people. The memory of a person never moves to a chat, where others may read
-// it, and stays with a person who is still registered.
+// it, and stays with a person who is still registered, or with whom that person was linked.
 func follows(q store.Queryer, people People, from, to memory.Scope) (bool, error) {
 	if from.Person() == 0 {
 		return true, nil
@@ -112,8 +116,9 @@ func follows(q store.Queryer, people People, from, to memory.Scope) (bool, error
 	if to.Person() == 0 {
 		return false, nil
 	}
-	known, err := people.Known(q, from.Person())
-	return !known, err
+	holders, err := people.Holders(q, from.Person())
+	others := slices.ContainsFunc(holders, func(id int64) bool { return id != to.Person() })
+	return err == nil && !others, err
 }
 
 // commit runs fn in a transaction. Once begun, the transaction is finished even if the process is

@@ -104,9 +104,29 @@ func (People) Known(q store.Queryer, person int64) (bool, error) {
 	return n > 0, store.Wrap(err, "gate: read person %d", person)
 }
 
+// Holders returns the people who have a number or had it before they were linked.
+func (People) Holders(q store.Queryer, number int64) ([]int64, error) {
+	return store.Collect(q, "gate: read links", func(scan store.Scan, id *int64) error {
+		return scan(id)
+	}, `SELECT id FROM people WHERE id = $1 UNION
+		SELECT person FROM identities WHERE former || ' ' LIKE '% ' || $1 || ' %'`, number)
+}
+
+// SharedIDs returns the numbers that the other identities of a person had, which the given identity
+// may also have had.
+func (p People) SharedIDs(
+	q store.Queryer, person int64, account, sender string,
+) ([]int64, error) {
+	return formerIDs(q, person, " AND NOT (account = $2 AND sender = $3)", account, sender)
+}
+
 // FormerIDs returns the numbers of the people who were linked with a person. Until they write
 // again, their conversations and their memory have the former number.
-func (People) FormerIDs(q store.Queryer, person int64) (list []int64, err error) {
+func (People) FormerIDs(q store.Queryer, person int64) ([]int64, error) {
+	return formerIDs(q, person, "")
+}
+
+func formerIDs(q store.Queryer, person int64, where string, args ...any) (list []int64, err error) {
 	err = store.Each(q, "gate: read links", func(scan store.Scan) error {
 		var former string
 		err := scan(&former)
@@ -120,7 +140,8 @@ func (People) FormerIDs(q store.Queryer, person int64) (list []int64, err error)
 			}
 		}
 		return err
-	}, "SELECT former FROM identities WHERE person = $1 AND former <> ''", person)
+	}, "SELECT former FROM identities WHERE person = $1 AND former <> ''"+where,
+		append([]any{person}, args...)...)
 	slices.Sort(list)
 	return slices.Compact(list), err
 }

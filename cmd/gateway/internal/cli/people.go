@@ -222,28 +222,35 @@ func link(tx *store.Tx, _ data, args []string) (string, error) {
 // person exists, in short transactions. If it is killed meanwhile, nobody is unlinked.
 func unlink(cmd *cobra.Command, d data, args []string) error {
 	people, now := gate.People{}, time.Now()
-	s := background.Separation{Account: args[0], Sender: args[1]}
+	var parts []background.Separation // from the present person, and from those that both were before
 	err := d.db.Tx(cmd.Context(), func(tx *store.Tx) error {
 		p, before, err := people.PrepareUnlink(tx, args[0], args[1], now)
-		s.From, s.To = before, p.ID
+		if err != nil {
+			return err
+		}
+		shared, err := people.SharedIDs(tx, before, args[0], args[1])
+		parts = nil
+		for _, from := range append([]int64{before}, shared...) {
+			parts = append(parts, background.Separation{Account: args[0], Sender: args[1],
+				From: from, To: p.ID})
+		}
 		return err
 	})
-	if err == nil {
-		err = s.Prepare(cmd.Context(), d.db)
+	for i := 0; i < len(parts) && err == nil; i++ {
+		err = parts[i].Prepare(cmd.Context(), d.db)
 	}
 	if err != nil {
 		return err
 	}
 	return inTx(func(tx *store.Tx, _ data, args []string) (string, error) {
-		p, before, err := people.Unlink(tx, args[0], args[1], s.To, now)
-		if err == nil && before != s.From {
+		p, before, err := people.Unlink(tx, args[0], args[1], parts[0].To, now)
+		if err == nil && before != parts[0].From {
 			err = fmt.Errorf("%s on %s was linked to another person meanwhile", args[1], args[0])
 		}
-		if err == nil {
-			err = s.Apply(tx, now)
-		}
-		if err == nil {
-			err = audit.Unlink(tx, args[0], args[1], before, p.ID)
+		for i := 0; i < len(parts) && err == nil; i++ {
+			if err = parts[i].Apply(tx, now); err == nil {
+				err = audit.Unlink(tx, args[0], args[1], parts[i].From, p.ID)
+			}
 		}
 		if err == nil {
 			err = addAudit(tx, p.ID, "unlinked", args[0]+"/"+args[1])
