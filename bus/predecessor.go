@@ -1,6 +1,10 @@
 package bus
 
-import "gateway/store"
+import (
+	"strings"
+
+	"gateway/store"
+)
 
 // ReplaceAccount records that an account has become another one of the platform. From then on new
 // messages may have the IDs of the messages that came to the earlier one, and those are no longer
@@ -15,6 +19,30 @@ func ReplaceAccount(tx *store.Tx, account string) error {
 // toPredecessor is the condition of messages that came to the account before [ReplaceAccount].
 const toPredecessor = `origin = 'person' AND id <= COALESCE(
 	(SELECT p.message FROM predecessors p WHERE p.account = inbox.account), 0)`
+
+// RepeatedIDs returns the IDs that several messages of a chat have had, because its account has
+// become another one: see [ReplaceAccount].
+func RepeatedIDs(q store.Queryer, a Address) (map[string]bool, error) {
+	earlier, err := store.Collect(q, "bus: read inbox", func(scan store.Scan, name *string) error {
+		return scan(name)
+	}, `SELECT message FROM inbox WHERE account = $1 AND chat = $2 AND message GLOB 'before *: *'`,
+		a.Account, a.Chat)
+	times := make(map[string]int)
+	for i := 0; i < len(earlier) && err == nil; i++ {
+		_, id, _ := strings.Cut(earlier[i], ": ")
+		if times[id]++; times[id] == 1 {
+			var present int
+			err = q.QueryRow(`SELECT count(*) FROM inbox
+				WHERE account = $1 AND chat = $2 AND message = $3`, a.Account, a.Chat, id).Scan(&present)
+			times[id] += present
+		}
+	}
+	repeated := make(map[string]bool)
+	for id, n := range times {
+		repeated[id] = n > 1
+	}
+	return repeated, store.Wrap(err, "bus: read inbox")
+}
 
 // freeID changes the ID of the message that has the chat and the ID of m, if it came to the account
 // before [ReplaceAccount]. It reports whether there was one.

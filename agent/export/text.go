@@ -87,9 +87,10 @@ type groupMessage struct {
 
 // A group is what the person wrote in a group.
 type group struct {
-	own   map[string]*groupMessage // by the platform's ids
-	list  []*groupMessage
-	mixed int // answers that also answer other people
+	own      map[string]*groupMessage // by the platform's ids
+	repeated map[string]bool          // ids that other messages have had, too
+	list     []*groupMessage
+	mixed    int // answers that also answer other people, or may
 }
 
 // groups writes the person's messages in each group, and the answers to these messages alone. It
@@ -136,7 +137,7 @@ func (r *run) group(a bus.Address, g *group) error {
 	}
 	if g.mixed > 0 {
 		r.leftOut = append(r.leftOut, fmt.Sprintf(
-			"%d answers in the group %s, which answer other people, too", g.mixed, a))
+			"%d answers in the group %s, which answer other people, too, or may do so", g.mixed, a))
 	}
 	for _, f := range []struct{ name, text string }{
 		{base + ".jsonl", jsonl.String()}, {base + ".md", md.String()},
@@ -156,6 +157,13 @@ func (r *run) group(a bus.Address, g *group) error {
 func (r *run) ownMessages(person int64, groups map[bus.Address]*group) error {
 	chats, err := bus.Groups(r.read, person)
 	for i := 0; i < len(chats) && err == nil; i++ {
+		g := groups[chats[i]]
+		if g == nil {
+			g = &group{own: make(map[string]*groupMessage)}
+			if g.repeated, err = bus.RepeatedIDs(r.read, chats[i]); err != nil {
+				return err
+			}
+		}
 		err = r.bodies(`SELECT id, account, chat, body FROM inbox WHERE person = $1 AND person <> 0
 			AND shared = TRUE AND account = $2 AND chat = $3 AND origin = 'person' AND id > $4
 			ORDER BY id LIMIT 256`, []any{person, chats[i].Account, chats[i].Chat}, func(w *row) {
@@ -168,20 +176,15 @@ func (r *run) ownMessages(person int64, groups map[bus.Address]*group) error {
 			for _, f := range m.Attachments {
 				s.Files = append(s.Files, string(f.Kind)+" "+r.clean.Replace(f.Name))
 			}
-			g := groups[w.at]
-			if g == nil {
-				g = &group{own: make(map[string]*groupMessage)}
-				groups[w.at] = g
-			}
-			g.own[m.ID], g.list = s, append(g.list, s)
+			groups[w.at], g.own[m.ID], g.list = g, s, append(g.list, s)
 		})
 	}
 	return err
 }
 
 // answers adds the answers to the person's messages to them, in one pass through the outbox. It
-// leaves out those that also answer other people's messages, and counts them. The number appears in
-// the README.
+// leaves out those that also answer other people's messages, or may, and counts them. The number
+// appears in the README.
 func (r *run) answers(groups map[bus.Address]*group) error {
 	return r.bodies(`SELECT id, account, chat, body FROM outbox WHERE id > $1 ORDER BY id LIMIT 256`,
 		nil, func(w *row) {
@@ -190,16 +193,15 @@ func (r *run) answers(groups map[bus.Address]*group) error {
 			if g == nil || json.Unmarshal(w.body, &m) != nil {
 				return
 			}
-			mine := slices.DeleteFunc(slices.Clone(m.Answers), func(id string) bool {
-				return g.own[id] == nil
-			})
+			mine := func(id string) bool { return g.own[id] != nil }
+			perhaps := func(id string) bool { return g.own[id] == nil || g.repeated[id] }
 			switch {
-			case len(mine) == 0:
-			case len(mine) < len(m.Answers):
+			case !slices.ContainsFunc(m.Answers, mine):
+			case slices.ContainsFunc(m.Answers, perhaps):
 				g.mixed++
 			default:
 				// An answer to several messages follows the last of them.
-				s := g.own[mine[len(mine)-1]]
+				s := g.own[m.Answers[len(m.Answers)-1]]
 				s.Answers = append(s.Answers, r.clean.Replace(m.Text))
 			}
 		})

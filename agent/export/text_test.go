@@ -75,6 +75,7 @@ func TestGroupsByIndex(t *testing.T) {
 		switch {
 		case strings.Contains(plan, " outbox"):
 			passes++
+		case strings.Contains(plan, "(account=? AND chat=? AND message>? AND message<?)"): // repeated ids
 		case !strings.Contains(plan, "INDEX inbox_person (person=? AND shared=?"):
 			t.Errorf("the plan is %q, want the index inbox_person", plan)
 		}
@@ -111,5 +112,58 @@ func TestGroupsByIndex(t *testing.T) {
 	}
 	if !strings.Contains(p.Seen[0], "COVERING INDEX sqlite_autoindex_inbox_1 (account=? AND chat=?)") {
 		t.Errorf("the plan of a page is %q, want one that finds its rows by an index", p.Seen[0])
+	}
+}
+
+// When an account has become another bot, its platform can give an id again. Then nobody knows whom
+// the answers to that id answer, so that nobody gets them.
+func TestAnswersToRepeatedID(t *testing.T) {
+	db, err := store.Open(t.Context(), t.TempDir()+"/g.db", []store.Migration{bus.Migration}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	group := bus.Address{Account: "tg", Chat: "1"}
+	err = db.Tx(t.Context(), func(tx *store.Tx) error {
+		inbox, outbox, now := bus.NewInbox(), bus.NewOutbox(), time.UnixMilli(1_000_000)
+		for person := int64(1); person <= 2; person++ {
+			for _, id := range []string{"5", strconv.FormatInt(5+person, 10)} {
+				m := bus.InboundMessage{ID: id, From: group, Person: person, Group: true, Text: "hi"}
+				stored, err := inbox.Put(tx, m, now)
+				if err != nil || !stored {
+					t.Errorf("message %s of person %d is stored: %t, %v", id, person, stored, err)
+				}
+				err = outbox.Put(tx, bus.OutboundMessage{To: group, Answers: []string{id},
+					Text: "answer to " + id + " of " + strconv.FormatInt(person, 10)}, now)
+				if err != nil {
+					return err
+				}
+			}
+			if err := bus.ReplaceAccount(tx, "tg"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for person, want := range map[int64]string{1: "answer to 6 of 1", 2: "answer to 7 of 2"} {
+		to := make(files)
+		r := &run{Exporter: &Exporter{Zone: time.UTC}, to: to, read: db.Read(t.Context()),
+			clean: strings.NewReplacer(), owned: background.Erasure{Person: person}}
+		if err := r.groups(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		got := to["groups/"+FileName(group.String())+".md"].String()
+		if !strings.Contains(got, want) || strings.Count(got, "answer to") != 1 ||
+			len(r.leftOut) != 1 || !strings.HasPrefix(r.leftOut[0], "2 answers") {
+			t.Errorf("person %d gets %q and leaves out %q, want %q and 2 answers", person, got,
+				r.leftOut, want)
+		}
 	}
 }
