@@ -141,7 +141,8 @@ func TestNoMemoryOfPersonInGroup(t *testing.T) {
 	})
 }
 
-// Who was asked before the group moved can answer there. The messages of others wait.
+// A person who was asked before the group moved can answer after the move. The messages of other
+// people wait.
 func TestAnswerInMovedGroup(t *testing.T) {
 	t.Parallel()
 	for _, restart := range []bool{false, true} {
@@ -202,8 +203,8 @@ func TestFullMovedGroup(t *testing.T) {
 	})
 }
 
-// A message of who was asked may decide the question without being its answer. Then the message
-// gets an answer of its own, after that of the turn that has asked.
+// A message of the person who was asked can end the question without answering it. The gateway then
+// answers the message after the turn that has asked.
 func TestOtherAnswerInMovedGroup(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -219,8 +220,8 @@ func TestOtherAnswerInMovedGroup(t *testing.T) {
 	})
 }
 
-// /stop in a group that has moved also ends the turn of a message from before. What waits behind
-// that turn is dropped or goes on.
+// /stop in a group that has moved also ends a turn that began before the move. The messages that
+// wait for that turn are dropped or get their turns.
 func TestStopInMovedGroup(t *testing.T) {
 	t.Parallel()
 	for _, suspended := range []bool{false, true} {

@@ -6,9 +6,9 @@ import (
 	"gateway/store"
 )
 
-// ReplaceAccount records that an account has become another one of the platform. From then on new
-// messages may have the IDs of the messages that came to the earlier one, and those are no longer
-// found by their IDs. Messages that the agent wrote to itself keep their IDs.
+// ReplaceAccount records that an account has become another one of the platform. From then on,
+// new messages may repeat the IDs of the messages that came before, and a search by ID no longer
+// finds the messages from before. Messages that the agent wrote to itself keep their IDs.
 func ReplaceAccount(tx *store.Tx, account string) error {
 	_, err := tx.Exec(`INSERT INTO predecessors (account, message)
 		VALUES ($1, (SELECT COALESCE(max(id), 0) FROM inbox))

@@ -387,8 +387,9 @@ func (db *DB) checkpoint(ctx context.Context, mode string) (held int64, err erro
 }
 
 // checkpoint moves the write-ahead log into the database: as much as possible without waiting
-// (PASSIVE), or all of it while writers wait (TRUNCATE). It returns how many bytes of the log stay
-// because somebody still reads what was before them, or -1 if another checkpoint is under way.
+// (PASSIVE), or all of it while writers wait (TRUNCATE). It returns the number of
+// bytes that stay in the log because a read still needs older pages, or -1 if another checkpoint is
+// under way.
 func checkpoint(ctx context.Context, pool *sql.DB, mode string) (held int64, err error) {
 	var busy, frames, moved, size int64
 	err = pool.QueryRowContext(ctx, "PRAGMA wal_checkpoint("+mode+")").Scan(&busy, &frames, &moved)

@@ -108,7 +108,7 @@ func spenderOf(s memory.Scope, key session.Key) budget.Spender {
 
 // follows reports whether the memory of the scope from may move to the scope to, because both
 // belong to the same people. The memory of a person never moves to a chat, where others may read
-// it, and stays with a person who is still registered, or with whom that person was linked.
+// it. It stays with a registered person who has or had its number.
 func follows(q store.Queryer, people People, from, to memory.Scope) (bool, error) {
 	if from.Person() == 0 {
 		return true, nil

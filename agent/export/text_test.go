@@ -26,8 +26,8 @@ func (f files) Create(name string) (io.Writer, error) {
 
 func (files) Room() int64 { return math.MaxInt64 }
 
-// What a person wrote in groups is found by an index, and the outbox is read once, no matter how
-// many groups there are. What was written under the numbers of linked people is in order.
+// An export finds a person's messages in groups by an index, and reads the outbox once for all
+// groups. It sorts the messages that have the numbers of linked people.
 func TestGroupsByIndex(t *testing.T) {
 	db, err := store.Open(t.Context(), t.TempDir()+"/g.db", []store.Migration{bus.Migration}, nil)
 	if err != nil {

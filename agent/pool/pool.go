@@ -398,7 +398,7 @@ func (pl *Pool) Enqueue(
 			w.cancel(turn.ErrInterrupted)
 		}
 		w.ring()
-		pl.admit(work) // w is no longer behind if its first message was dropped
+		pl.admit(work) // w need not wait any more if its first message was dropped
 		pl.mu.Unlock()
 		return false, false, nil
 	}

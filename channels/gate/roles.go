@@ -156,8 +156,9 @@ func linkedFrom(former string, person int64) int64 {
 	return last
 }
 
-// PrepareUnlink returns what [People.Unlink] will return. Until then, the number of the new person
-// is a former number of the present one, who so keeps what has that number already.
+// PrepareUnlink reserves a number for the new person and returns what [People.Unlink] will return.
+// Until Unlink, that number is a former number of the present person: data that has the number
+// already still belongs to the present person.
 func (p People) PrepareUnlink(
 	tx *store.Tx, account, sender string, now time.Time,
 ) (person Person, before int64, err error) {

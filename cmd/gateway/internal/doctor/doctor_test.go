@@ -493,8 +493,8 @@ func TestPersonas(t *testing.T) {
 	}
 }
 
-// The newest message is the last one, so all others need not be read. If the clock was ahead once
-// and is right now, that is no problem.
+// The doctor reads only the last message, which is the newest. It does not report a clock that was
+// ahead once and is right now.
 func TestClockOnceAhead(t *testing.T) {
 	p := newHealthyCase(t)
 	p.database(func(tx *store.Tx) error {
