@@ -82,6 +82,34 @@ func TestShredWhileReading(t *testing.T) {
 	}
 }
 
+// A read keeps Shred from emptying the log until 200 writes have come. They don't wait for the
+// read, and Shred succeeds after it.
+func TestWritesWhileShredWaits(t *testing.T) {
+	t.Parallel()
+	db := open(t, filepath.Join(t.TempDir(), "g.db"))
+	if err := db.Tx(t.Context(), insert("old")); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := db.Read(t.Context()).Query("SELECT k FROM t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows.Next()
+	shredded := make(chan error, 1)
+	go func() { shredded <- db.Shred(t.Context()) }()
+	for i := range 200 {
+		if err := db.TxSoon(t.Context(), insert(fmt.Sprint("new ", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := rows.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-shredded; err != nil {
+		t.Errorf("Shred = %v, want nil after the read", err)
+	}
+}
+
 // Deleted data is also gone where pages were split, joined and moved. The rows have all sizes,
 // stand among other rows, are changed, or have pages of their own.
 func TestShredMixed(t *testing.T) {

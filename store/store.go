@@ -16,6 +16,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -328,9 +329,6 @@ func (db *DB) Shred(ctx context.Context) error {
 	return Wrap(db.shred(ctx), "store: shred")
 }
 
-// truncateTries is how often shred tries to empty the write-ahead log, for a second each.
-const truncateTries = 2
-
 func (db *DB) shred(ctx context.Context) error {
 	select { // one Shred at a time: the reads of one would keep another from emptying the log
 	case db.shredding <- struct{}{}:
@@ -343,15 +341,15 @@ func (db *DB) shred(ctx context.Context) error {
 		return err
 	}
 	if !is {
-		return db.write.exclusive(ctx, func(w *sql.DB) error {
+		err := db.write.exclusive(ctx, func(w *sql.DB) error {
 			_, err := w.ExecContext(ctx, "PRAGMA auto_vacuum=INCREMENTAL; VACUUM")
 			if err != nil {
 				return err
 			}
 			db.rewritten.Store(true)
-			_, err = db.checkpoint(ctx, "TRUNCATE")
-			return err
+			return nil
 		})
+		return cmp.Or(err, db.emptyLog(ctx))
 	}
 	for more := true; more; {
 		var err error
@@ -362,23 +360,46 @@ func (db *DB) shred(ctx context.Context) error {
 	if err := db.scrub(ctx); err != nil {
 		return err
 	}
-	// First copy as much as possible beside the writers, so that they wait less afterwards.
-	if _, err := db.checkpoint(ctx, "PASSIVE"); err != nil {
-		return err
-	}
-	return db.write.exclusive(ctx, func(*sql.DB) (err error) {
-		for range truncateTries { // a concurrent checkpoint by Run ends soon
-			if _, err = db.checkpoint(ctx, "TRUNCATE"); err == nil {
-				break
-			}
+	return db.emptyLog(ctx)
+}
+
+// emptyTries, emptyPatience and emptyPause say how often, how long and with which pauses emptyLog
+// tries to empty the write-ahead log.
+const (
+	emptyTries    = 30
+	emptyPatience = 20 * time.Millisecond
+	emptyPause    = 50 * time.Millisecond
+)
+
+// emptyLog moves the write-ahead log into the database and cuts it to zero. Writers wait for some
+// milliseconds at a time: while somebody still reads the log, they continue between the tries.
+func (db *DB) emptyLog(ctx context.Context) error {
+	pause := time.NewTicker(emptyPause)
+	defer pause.Stop()
+	for try := 1; ; try++ {
+		// First copy as much as possible beside the writers, so that they wait less afterwards.
+		_, err := db.checkpoint(ctx, "PASSIVE")
+		if err == nil {
+			err = db.write.exclusive(ctx, func(*sql.DB) error {
+				_, err := db.checkpoint(ctx, "TRUNCATE")
+				return err
+			})
 		}
-		return err
-	})
+		if err == nil || try == emptyTries {
+			return err
+		}
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // checkpoint is [checkpoint] on a connection of its own.
 func (db *DB) checkpoint(ctx context.Context, mode string) (held int64, err error) {
-	pool, err := sql.Open("sqlite", dsn(db.path, "busy_timeout(1000)"))
+	pool, err := sql.Open("sqlite", dsn(db.path,
+		fmt.Sprintf("busy_timeout(%d)", emptyPatience.Milliseconds())))
 	if err != nil {
 		return 0, err
 	}
