@@ -200,7 +200,7 @@ func TestShrink(t *testing.T) {
 	size := func() int64 {
 		t.Helper()
 		// This moves the log into the database file and cuts the log.
-		if _, err := db.checkpoint(t.Context(), "TRUNCATE"); err != nil {
+		if _, err := checkpointFile(t.Context(), db.path, "TRUNCATE"); err != nil {
 			t.Fatal(err)
 		}
 		info, err := os.Stat(db.path)

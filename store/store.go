@@ -378,10 +378,10 @@ func (db *DB) emptyLog(ctx context.Context) error {
 	defer pause.Stop()
 	for try := 1; ; try++ {
 		// First copy as much as possible beside the writers, so that they wait less afterwards.
-		_, err := db.checkpoint(ctx, "PASSIVE")
+		_, err := checkpointFile(ctx, db.path, "PASSIVE")
 		if err == nil {
 			err = db.write.exclusive(ctx, func(*sql.DB) error {
-				_, err := db.checkpoint(ctx, "TRUNCATE")
+				_, err := checkpointFile(ctx, db.path, "TRUNCATE")
 				return err
 			})
 		}
@@ -396,9 +396,9 @@ func (db *DB) emptyLog(ctx context.Context) error {
 	}
 }
 
-// checkpoint is [checkpoint] on a connection of its own.
-func (db *DB) checkpoint(ctx context.Context, mode string) (held int64, err error) {
-	pool, err := sql.Open("sqlite", dsn(db.path,
+// checkpointFile is [checkpoint] on a connection of its own.
+func checkpointFile(ctx context.Context, path, mode string) (held int64, err error) {
+	pool, err := sql.Open("sqlite", dsn(path,
 		fmt.Sprintf("busy_timeout(%d)", emptyPatience.Milliseconds())))
 	if err != nil {
 		return 0, err
@@ -443,7 +443,7 @@ func (db *DB) OnLongRead(fn func(held int64)) { db.onLongRead = fn }
 // Held moves as much of the write-ahead log into the database as possible without waiting. It
 // returns how many bytes stay, as far as it can tell, because somebody reads the database.
 func (db *DB) Held(ctx context.Context) (int64, error) {
-	held, err := db.checkpoint(ctx, "PASSIVE")
+	held, err := checkpointFile(ctx, db.path, "PASSIVE")
 	return max(held, 0), Wrap(err, "store: checkpoint")
 }
 
