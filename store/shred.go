@@ -2,13 +2,59 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"encoding/binary"
 	"fmt"
 )
 
+// Shred removes the remains of deleted rows from the files, in small steps beside the writers.
+// Writes wait some milliseconds while the write-ahead log is emptied. A database that was created
+// before small steps were possible is rewritten once, and all writers wait. An error may mean that
+// a long read is under way: then try again.
+func (db *DB) Shred(ctx context.Context) error {
+	return Wrap(db.shred(ctx), "store: shred")
+}
+
+func (db *DB) shred(ctx context.Context) error {
+	select { // one Shred at a time: the reads of one would keep another from emptying the log
+	case db.shredding <- struct{}{}:
+		defer func() { <-db.shredding }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	is, err := db.isIncremental(ctx)
+	if err != nil {
+		return err
+	}
+	if !is {
+		err := db.write.exclusive(ctx, func(w *sql.DB) error {
+			_, err := w.ExecContext(ctx, "PRAGMA auto_vacuum=INCREMENTAL; VACUUM")
+			if err != nil {
+				return err
+			}
+			db.rewritten.Store(true)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return db.emptyLog(ctx)
+	}
+	for more := true; more; {
+		var err error
+		if more, err = db.Shrink(ctx); err != nil {
+			return err
+		}
+	}
+	if err := db.scrub(ctx); err != nil {
+		return err
+	}
+	return db.emptyLog(ctx)
+}
+
 // SQLite overwrites a deleted row in place (secure_delete). It leaves copies of the row in the
 // unused space between the cells of a page, from earlier moves within and between pages. VACUUM
-// removes them but blocks all writers, so this file overwrites the unused space page by page.
+// removes them but blocks all writers, so scrub overwrites the unused space page by page.
 //
 // The page format is in https://sqlite.org/fileformat2.html, section 1.6.
 
