@@ -19,7 +19,8 @@ var brokenTests = []struct {
 	{name: "unknown key", file: "[agent]\n\nslotz = 1\n",
 		want: `config.toml:3: agent.slotz: unknown key; did you mean "slots"?`},
 	{name: "no such key at all", file: "[agent]\ncolour = 1\n",
-		want: "config.toml:2: agent.colour: unknown key"},
+		want: "config.toml:2: agent.colour: unknown key; want one of model, slots, max_rounds, " +
+			"task_model, task_rounds, turn_timeout, queue_mode, waiting, activity"},
 	{name: "case counts", file: "[agent]\nSlots = 1\n",
 		want: `config.toml:2: agent.Slots: unknown key; did you mean "slots"?`},
 	{name: "unknown key inline", file: "models.a = { model = 'm',\n  maxoutput = 1 }\n",
@@ -207,7 +208,8 @@ var brokenTests = []struct {
 		env: []string{"GATEWAY_STORE__URL=x", "GATEWAY_AGENT__QUEUE_MODE=stear"},
 		want: "config.toml:2: agent.slots: want at least 1, not 0\n" +
 			"config.toml:4: log.level: want debug, info, warn or error, not 1\n" +
-			"config.toml:5: log.x: unknown key\n" +
+			"config.toml:5: log.x: unknown key; want one of level, format, file, file_mb, " +
+			"file_keep, file_age\n" +
 			"GATEWAY_AGENT__QUEUE_MODE: agent.queue_mode: " +
 			`want steer, followup, collect or interrupt, not "stear"; did you mean "steer"?` + "\n" +
 			`GATEWAY_STORE__URL: store.url: want "sqlite:PATH"`},

@@ -132,7 +132,9 @@ func (m member) child(key string) (member, error) {
 			return f, nil
 		}
 	}
-	return member{}, errors.New("unknown key" + suggest.Hint(key, m.keys()))
+	keys := m.keys()
+	hint := cmp.Or(suggest.Hint(key, keys), "; want one of "+strings.Join(keys, ", "))
+	return member{}, errors.New("unknown key" + hint)
 }
 
 // check converts v, which comes from the TOML parser or from fromText, to the form from which m
