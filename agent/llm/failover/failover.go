@@ -14,6 +14,7 @@ import (
 	"iter"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"gateway/agent/llm"
@@ -41,9 +42,10 @@ type Options struct {
 // A Chain is a list of models with the preferred one first. It implements [llm.Model].
 //
 // Errors of kinds that are [llm.Kind.Temporary] are retried on the same model. After other errors
-// the Chain tries the next model at once. The exceptions are [llm.ContextTooLong], [llm.NoImages],
-// [llm.TooManyImages] and [llm.BadThoughts]: the Chain returns them, because only the caller can
-// change the conversation. If all models fail, the Chain returns the last model's error.
+// the Chain tries the next model at once, and also if a content filter left nothing of the answer.
+// The exceptions are [llm.ContextTooLong], [llm.NoImages], [llm.TooManyImages] and
+// [llm.BadThoughts]: the Chain returns them, because only the caller can change the conversation.
+// If all models fail, the Chain returns the last model's error.
 type Chain struct {
 	links []*link
 	log   *slog.Logger
@@ -72,7 +74,9 @@ func (c *Chain) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event
 	return func(yield func(llm.Event, error) bool) {
 		t := &try{yield: yield}
 		var err error
-		for _, l := range c.order() {
+		models := c.order()
+		for i, l := range models {
+			t.more = i < len(models)-1
 			err = c.ask(ctx, l, req, t)
 			if err == nil || t.broken || ctx.Err() != nil || forCaller(kindOf(err)) {
 				break
@@ -163,6 +167,7 @@ var errNoEnd = errors.New("failover: stream ended without a response")
 // A try is the state of one call, over all its attempts.
 type try struct {
 	yield  func(llm.Event, error) bool
+	more   bool // another model follows, which answers if this one refuses
 	shown  bool // the user sees text of a failed attempt
 	broken bool // the consumer has broken out of the loop
 }
@@ -176,6 +181,9 @@ func (t *try) run(ctx context.Context, m llm.Model, req llm.Request) error {
 		if err != nil {
 			return err
 		}
+		if r := e.Response; r != nil && t.more && isRefusal(r) {
+			return &llm.Error{Kind: llm.ContentRefused, Model: r.Model}
+		}
 		if !t.pass(e) || e.Response != nil {
 			return nil
 		}
@@ -184,6 +192,13 @@ func (t *try) run(ctx context.Context, m llm.Model, req llm.Request) error {
 		return ctx.Err()
 	}
 	return errNoEnd
+}
+
+// isRefusal reports whether r is empty because the provider's content filter has refused it. Some
+// providers return an error instead.
+func isRefusal(r *llm.Response) bool {
+	return r.Finish == llm.FinishFiltered && strings.TrimSpace(r.Message.Text) == "" &&
+		len(r.Message.ToolCalls) == 0
 }
 
 func (t *try) pass(e llm.Event) bool {

@@ -108,6 +108,23 @@ func TestKinds(t *testing.T) {
 	}
 }
 
+// An answer of which the content filter left nothing counts as refused, so the next model answers.
+// If the filter left some text, or no model follows, that is the answer.
+func TestFilteredAnswer(t *testing.T) {
+	for text, want := range map[string]string{"": "good", "\n": "good", "half of": "bad"} {
+		filtered := llmtest.Func("bad", func(llm.Request) llmtest.Step {
+			return llmtest.Step{Text: []string{text}, Finish: llm.FinishFiltered}
+		})
+		_, model, err := collect(t.Context(), chain(filtered, steady("good")))
+		if err != nil || model != want {
+			t.Errorf("%q: answered by %q, %v, want %q", text, model, err, want)
+		}
+		if _, model, err = collect(t.Context(), chain(filtered)); err != nil || model != "bad" {
+			t.Errorf("%q without a second model: %q, %v", text, model, err)
+		}
+	}
+}
+
 func TestRetrySucceeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := llmtest.New("a", llmtest.Fail(llm.Overloaded), llmtest.Say("fine"))

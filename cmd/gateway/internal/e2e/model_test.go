@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -29,7 +30,12 @@ func (p *process) stop() {
 func TestModelChoice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: openaitest.Say("fake answers")})
-	other := openaitest.Start(openaitest.Say("other answers"))
+	other := openaitest.Start(func(r openaitest.Request) openaitest.Reply {
+		if strings.Contains(lastUser(r), "refuse") {
+			return openaitest.Reply{Finish: "content_filter"}
+		}
+		return openaitest.Say("other answers")(r)
+	})
 	defer other.Close()
 	const fallback = `fallback = ["fake"]`
 	block := fmt.Sprintf("[models.other]\nmodel = \"other-model\"\nbase_url = %q\n%s\n", other.URL,
@@ -60,6 +66,7 @@ func TestModelChoice(t *testing.T) {
 		}
 	})
 
+	w.wantReply(annID, "refuse this", "fake answers")
 	other.Inject(1, openaitest.Fault{Status: http.StatusUnauthorized})
 	w.wantReply(annID, "hello", "fake answers")
 
