@@ -12,9 +12,9 @@ import (
 // emptyTries, emptyPatience and emptyPause say how often, how long and with which pauses emptyLog
 // tries to empty the write-ahead log.
 const (
-	emptyTries    = 30
+	emptyTries    = 25
 	emptyPatience = 20 * time.Millisecond
-	emptyPause    = 50 * time.Millisecond
+	emptyPause    = 100 * time.Millisecond
 )
 
 // emptyLog moves the write-ahead log into the database and cuts it to zero. Writers wait for some
