@@ -108,16 +108,27 @@ func TestForbiddenByTool(t *testing.T) {
 func TestRefusesSession(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		status int
-		body   string
-		want   bool
+		status          int
+		body, challenge string
+		want            bool
 	}{
-		{404, "x", true}, {400, "no such Session", true}, {400, "bad arguments", false},
-		{200, "session", false}, {500, "session", false},
-		{400, strings.Repeat("x", maxRefusal) + "session", false},
+		{404, "x", "", true}, {410, "x", "", true}, {400, "no such Session", "", true},
+		{400, "bad arguments", "", false}, {200, "session", "", false}, {500, "session", "", false},
+		{400, strings.Repeat("x", maxRefusal) + "session", "", false},
+		{401, "no such session", "", true}, {401, "who are you?", "", false},
+		{401, "log in again: the session is over", "Bearer", false},
 	} {
-		resp := &http.Response{StatusCode: tt.status, Body: io.NopCloser(strings.NewReader(tt.body))}
-		if got := refusesSession(resp); got != tt.want {
+		resp := &http.Response{StatusCode: tt.status, Header: http.Header{},
+			Body: io.NopCloser(strings.NewReader(tt.body))}
+		if tt.challenge != "" {
+			resp.Header.Set("WWW-Authenticate", tt.challenge)
+		}
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		if refusesSession(r, resp) {
+			t.Errorf("%d %.20s refuses the session of a request without one", tt.status, tt.body)
+		}
+		r.Header.Set("Mcp-Session-Id", "1")
+		if got := refusesSession(r, resp); got != tt.want {
 			t.Errorf("%d %.20s refuses the session: %t, want %t", tt.status, tt.body, got, tt.want)
 		}
 		if body, err := io.ReadAll(resp.Body); err != nil || string(body) != tt.body {

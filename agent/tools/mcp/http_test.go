@@ -35,8 +35,25 @@ type kind string
 const (
 	stateless kind = "without sessions"
 	stateful  kind = "with sessions"
-	careless  kind = "with sessions and the wrong status for those it does not know"
+	careless  kind = "with sessions and status 400 for those it does not know"
+	denying   kind = "with sessions and status 401 for those it does not know"
+	wary      kind = "with sessions and a challenge for those it does not know"
+	gone      kind = "with sessions and status 410 for those it does not know"
 )
+
+// refusals are the responses of endpoints with the wrong status for a session that they do not
+// know: those of the examples for TypeScript, of older libraries for Rust and for TypeScript, and
+// of proxies.
+var refusals = map[kind]struct {
+	status     int
+	kind, body string
+}{
+	careless: {http.StatusBadRequest, "application/json", `{"jsonrpc":"2.0","id":null,` +
+		`"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}`},
+	denying: {http.StatusUnauthorized, "text/plain", "Unauthorized: Session not found"},
+	wary:    {http.StatusUnauthorized, "text/plain", "Unauthorized"},
+	gone:    {http.StatusGone, "text/plain", "it is over"},
+}
 
 func newEndpoint(t *testing.T, k kind) *endpoint {
 	t.Helper()
@@ -80,11 +97,14 @@ func (e *endpoint) restart(t *testing.T, k kind) {
 			id := r.Header.Get("Mcp-Session-Id")
 			known := slices.ContainsFunc(slices.Collect(server.Sessions()),
 				func(s *sdk.ServerSession) bool { return s.ID() == id })
-			if k == careless && id != "" && !known && r.Method == http.MethodPost {
-				w.Header().Set("Content-Type", "application/json")
-				w.WriteHeader(http.StatusBadRequest)
-				fmt.Fprint(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,`+
-					`"message":"Bad Request: No valid session ID provided"}}`)
+			refusal, wrong := refusals[k]
+			if wrong && id != "" && !known && r.Method == http.MethodPost {
+				w.Header().Set("Content-Type", refusal.kind)
+				if k == wary {
+					w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`)
+				}
+				w.WriteHeader(refusal.status)
+				fmt.Fprint(w, refusal.body)
 				return
 			}
 			inner.ServeHTTP(w, r)
@@ -147,7 +167,8 @@ func TestRefusedSession(t *testing.T) {
 	for _, tt := range []struct {
 		kind      kind
 		overtaken bool
-	}{{stateful, false}, {stateful, true}, {careless, false}} {
+	}{{stateful, false}, {stateful, true}, {careless, false}, {denying, false},
+		{wary, false}, {gone, false}} {
 		e := newEndpoint(t, tt.kind)
 		c, _ := run(t, &Options{HTTP: web(t)}, Server{Name: "s", URL: e.URL})
 		awaitState(t, c, Connected)
@@ -167,6 +188,9 @@ func TestRefusedSession(t *testing.T) {
 		if err != nil || calls != 2 {
 			t.Errorf("an endpoint %s, overtaken %t: %d calls, %v; want 2", tt.kind, tt.overtaken,
 				calls, err)
+		}
+		if why := c.servers[0].login.problem(); why != "" && tt.kind != wary {
+			t.Errorf("an endpoint %s: %s", tt.kind, why)
 		}
 	}
 }

@@ -49,14 +49,22 @@ func (s *dialer) overHTTP(life context.Context) (*connection, error) {
 		// none.
 		p, _ := r.Context().Value(postKey{}).(*post)
 		first := p != nil && r.Method == http.MethodPost && !p.begun.Swap(true)
-		do := func(r *http.Request) (*http.Response, error) { return roundTrip(life, base, r, m) }
+		do := func(r *http.Request) (*http.Response, error) {
+			resp, err := roundTrip(life, base, r, m)
+			if err == nil && refusesSession(r, resp) {
+				resp.StatusCode, resp.Status = http.StatusNotFound, "404 no such session"
+			}
+			return resp, err
+		}
 		send := do
 		if ours {
 			send = func(r *http.Request) (*http.Response, error) { return s.login.send(r, do) }
 		}
 		resp, err := send(r)
 		if first && err == nil && r.Header.Get("Mcp-Session-Id") != "" {
-			p.unknown.Store(refusesSession(resp))
+			// A challenge, too, may be about the session. If not, a new session gets it as well.
+			p.unknown.Store(resp.StatusCode == http.StatusNotFound ||
+				resp.StatusCode == http.StatusUnauthorized)
 		}
 		// A request with Last-Event-Id may continue the stream of a call.
 		if !sse && err == nil && r.Method == http.MethodGet && r.Header.Get("Last-Event-Id") == "" &&
@@ -122,17 +130,25 @@ func (s *dialer) refusal(err error) error {
 // cancel the call, with the same context.
 type post struct {
 	begun   atomic.Bool
-	unknown atomic.Bool // the endpoint did not know the session, so it did nothing
+	unknown atomic.Bool // the endpoint may not know the session; it did nothing
 }
 
 // maxRefusal is how many bytes of a response are searched for the reason of a refusal.
 const maxRefusal = 64 << 10
 
-// refusesSession reports whether the endpoint does not know the session. The protocol requires
-// status 404, but many servers use 400 and say so in the body.
-func refusesSession(resp *http.Response) bool {
-	if resp.StatusCode != http.StatusBadRequest {
-		return resp.StatusCode == http.StatusNotFound
+// refusesSession reports whether the endpoint does not know the session of r. The protocol requires
+// status 404, but many servers use 410, or use 400 or 401 and say so in the body. A status 401 with
+// a challenge asks for a login instead.
+func refusesSession(r *http.Request, resp *http.Response) bool {
+	switch {
+	case r.Header.Get("Mcp-Session-Id") == "":
+		return false
+	case resp.StatusCode == http.StatusNotFound, resp.StatusCode == http.StatusGone:
+		return true
+	case resp.StatusCode == http.StatusBadRequest && r.Method == http.MethodPost:
+	case resp.StatusCode == http.StatusUnauthorized && resp.Header.Get("WWW-Authenticate") == "":
+	default:
+		return false
 	}
 	head, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
 	resp.Body = struct {
