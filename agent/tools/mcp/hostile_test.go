@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -264,5 +266,49 @@ func TestEndlessRefusal(t *testing.T) {
 			t.Errorf("%q: read %d bytes, %v", text, n, err)
 		}
 		_ = resp.Body.Close()
+	}
+}
+
+// A message of a server during a call can't end the gateway, whatever it lacks.
+func TestHostileMessages(t *testing.T) {
+	t.Parallel()
+	var messages []string
+	for _, method := range []string{"elicitation/create", "notifications/cancelled",
+		"notifications/elicitation/complete", "notifications/message", "notifications/progress",
+		"notifications/resources/updated", "notifications/subscriptions/acknowledged",
+		"notifications/tools/list_changed", "ping", "roots/list", "sampling/createMessage", "x"} {
+		for _, params := range []string{``, `,"params":null`, `,"params":{}`, `,"params":[]`} {
+			for _, id := range []string{``, `,"id":77`} {
+				messages = append(messages,
+					fmt.Sprintf(`{"jsonrpc":"2.0","method":%q%s%s}`, method, params, id))
+			}
+		}
+	}
+	var next atomic.Int32
+	inner := raw{}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		var q struct {
+			ID     json.RawMessage `json:"id"`
+			Method string          `json:"method"`
+		}
+		if err != nil || json.Unmarshal(body, &q) != nil || q.Method != "tools/call" {
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			inner.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "data: %s\n\n", messages[next.Load()])
+		fmt.Fprintf(w, `data: {"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`+"\n\n", q.ID)
+	}))
+	t.Cleanup(srv.Close)
+	c, box := run(t, &Options{HTTP: web(t)},
+		Server{Name: "s", URL: srv.URL, Timeout: 20 * time.Second})
+	awaitState(t, c, Connected)
+	for i := range messages {
+		next.Store(int32(i))
+		if _, err := box.call(t, "mcp_s_t"); err != nil {
+			t.Errorf("a call with %s: %v", messages[i], err)
+		}
 	}
 }
