@@ -423,8 +423,13 @@ func (l *login) begin(ctx context.Context) (string, error) {
 		Header: http.Header{"Www-Authenticate": why.challenge}}
 	go func() {
 		defer cancel()
+		defer close(p.done)
+		defer func() {
+			if recover() != nil { // the library panics if the registration is null
+				p.err = errors.New("its authorization server gives an answer that can't be read")
+			}
+		}()
 		p.err = handler.Authorize(life, req, resp)
-		close(p.done)
 	}()
 	select {
 	case link := <-p.link:

@@ -65,6 +65,24 @@ func TestLoginFailsAtLength(t *testing.T) {
 	}
 }
 
+// An authorization server that answers a registration with null can't end the gateway.
+func TestNullRegistration(t *testing.T) {
+	t.Parallel()
+	e := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/register" {
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprint(w, "null")
+	}))
+	t.Cleanup(e.Close)
+	c := New([]Server{{Name: "s", URL: e.URL}}, &Options{HTTP: web(t)})
+	_, err := c.Login(t.Context(), "s")
+	wantError(t, err, "can't be logged in to", "an answer that can't be read")
+	c.servers[0].login.drop() // must return
+}
+
 // A renewal is a login that waits for a new token from an authorization server that does not
 // answer.
 type renewal struct {
