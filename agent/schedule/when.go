@@ -191,7 +191,8 @@ func instant(wall time.Time, loc *time.Location) time.Time {
 		start, end := at.ZoneBounds()
 		_, offset := at.Zone()
 		t := wall.Add(-time.Duration(offset) * time.Second)
-		if end.IsZero() || t.Before(end) {
+		// On the last day of a leap year, end may be before at: https://go.dev/issue/81583.
+		if end.IsZero() || !end.After(at) || t.Before(end) {
 			if t.Before(start) { // it lies in the gap before this part
 				t = start
 			}
