@@ -156,7 +156,6 @@ func (m *Model) read(ctx context.Context, cancel context.CancelCauseFunc, req ll
 	defer watch.Stop()
 	watch.Start()
 	resp, err := m.client.Do(r)
-	watch.Stop()
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -294,6 +295,23 @@ func TestSilence(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		if _, _, err := collect(ctx, m, ask("x")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// A call ends with an error if the provider refuses it and never sends all of the reason.
+func TestSilentRefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			body, w := io.Pipe()
+			context.AfterFunc(r.Context(), func() { _ = w.CloseWithError(r.Context().Err()) })
+			return &http.Response{StatusCode: http.StatusBadGateway, Header: http.Header{},
+				Body: body}, nil
+		})}
+		m := New("claude", "m", &Options{BaseURL: "http://unused", HTTP: begun})
+		_, _, err := collect(t.Context(), m, ask("x"))
+		if e, ok := errors.AsType[*llm.Error](err); !ok || e.Kind != llm.TimedOut {
 			t.Errorf("got %v", err)
 		}
 	})
