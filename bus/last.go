@@ -59,6 +59,19 @@ func FindMessage(q store.Queryer, a Address, id string) (InboundMessage, bool, e
 	return list[0].Message, true, nil
 }
 
+// Unanswered returns the message of a chat that has the given platform id. It returns false if the
+// inbox does not have it, or if it is answered, given up or not for the agent.
+func Unanswered(q store.Queryer, a Address, id string) (InboundMessage, bool, error) {
+	list, err := readInbox(q, hasID+" AND state IN ('waiting', 'taken')", a.Account, a.Chat, id)
+	if _, bad := store.RowErrors(err); bad { // nothing will answer it
+		err = nil
+	}
+	if err != nil || len(list) == 0 {
+		return InboundMessage{}, false, err
+	}
+	return list[0].Message, true, nil
+}
+
 // Has reports whether the inbox has the message of a chat with the platform's id.
 func Has(q store.Queryer, a Address, id string) (has bool, err error) {
 	err = q.QueryRow("SELECT count(*) > 0 FROM inbox WHERE "+hasID, a.Account, a.Chat, id).Scan(&has)

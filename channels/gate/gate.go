@@ -297,6 +297,15 @@ func (in *intake) decideAll(
 			return fail(err)
 		}
 		undo := func() {}
+		if v == ambient {
+			again, err := rewords(read, &m, kept)
+			if err != nil {
+				return fail(err)
+			}
+			if again {
+				v = admitted
+			}
+		}
 		if v == admitted {
 			if v, undo, err = in.limit(ctx, policy, &m, unanswered); err != nil {
 				return fail(err)

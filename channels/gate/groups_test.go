@@ -123,6 +123,42 @@ func TestGroupMoves(t *testing.T) {
 	})
 }
 
+// The new wording of a message that is not answered yet is for the agent, even if it no longer
+// addresses the agent. The new wording of any other message is context.
+func TestNewWording(t *testing.T) {
+	atDoor(t, func(d *gateFixture) {
+		p := gate.Policy{Groups: []string{"g1", "g2"}, Overhear: []string{"g2"}}
+		edit := func(group, id, text string) bus.InboundMessage {
+			m := inGroup(group, false, message(id+":e", "bob", text))
+			m.Edits = id
+			return m
+		}
+		d.publish(p, inGroup("g1", true, message("1", "bob", "cake")), edit("g1", "1", "bread"),
+			inGroup("g1", false, message("2", "bob", "hello all")), edit("g1", "2", "hello you"))
+		d.wantInbox("guest cake", "guest bread")
+		d.exec("UPDATE inbox SET state = 'taken', turn = 1 WHERE state = 'waiting'")
+		d.publish(p, edit("g2", "1", "of another group"), edit("g1", "9", "no original"))
+		d.wantInbox()
+		again := edit("g1", "1", "rolls")
+		again.ID += "2"
+		d.publish(p, again)
+		d.wantInbox("guest rolls")
+		d.exec("UPDATE inbox SET state = 'done' WHERE state = 'taken'")
+		late := edit("g1", "1", "too late")
+		late.ID += "3"
+		d.publish(p, late)
+		d.wantInbox("guest rolls")
+
+		voice := inGroup("g2", false, message("3", "bob", ""))
+		voice.Attachments = []bus.Attachment{{Kind: bus.Voice, Seconds: 5}}
+		d.publish(p, voice, edit("g2", "3", "with a caption"))
+		other := edit("g2", "3", "with another caption")
+		other.ID += "2"
+		d.publish(p, other)
+		d.wantInbox("guest rolls", "guest ")
+	})
+}
+
 // In the groups that are listed for it, short voice messages are stored in the inbox to be
 // transcribed, but nobody sees a mark on them. Beyond the sender's rate, they are only context.
 func TestOverheard(t *testing.T) {

@@ -57,6 +57,23 @@ func (g *Gate) decide(
 	return who, p.decide(m, current), nil
 }
 
+// rewords reports whether m is the new wording of a message of its group that the agent has not
+// answered yet. earlier has the messages before m in its batch. Such a message is for the agent
+// even if it no longer says so: otherwise the agent would act on a wording that is known to be
+// wrong.
+func rewords(q store.Queryer, m *bus.InboundMessage, earlier []decided) (bool, error) {
+	if m.Edits == "" {
+		return false, nil
+	}
+	for i := range earlier {
+		if o := &earlier[i]; o.From == m.From && o.ID == m.Edits {
+			return o.decision == admitted && o.VoiceState != bus.Overheard, nil
+		}
+	}
+	original, ok, err := bus.Unanswered(q, m.From, m.Edits)
+	return ok && original.VoiceState != bus.Overheard, err
+}
+
 // wasReadded reports whether the account was added again to a group that it has left: m is newer
 // than that. Some platforms round times to seconds, so a message of the same second does not count.
 func (who *profile) wasReadded(m *bus.InboundMessage) bool {

@@ -66,6 +66,44 @@ func TestOrderInSupergroup(t *testing.T) {
 	}
 }
 
+// TestEditInGroup checks that a new wording replaces a message of a group that waits for its turn,
+// although the new wording itself does not address the bot.
+func TestEditInGroup(t *testing.T) {
+	t.Parallel()
+	const garden, kitchen = -42, -43
+	hold := newHold()
+	defer hold.release()
+	answer := func(r openaitest.Request) openaitest.Reply {
+		if strings.HasSuffix(lastText(r), "one") {
+			hold.wait()
+		}
+		return repeat(r)
+	}
+	w := newWorld(t, worldOptions{answer: answer,
+		channel: quiet + "\nowners = [\"7\"]\ngroups = [-42, -43]"})
+	w.run()
+	groups := map[int64]string{garden: "@gateway_bot ", kitchen: ""}
+	for group, mention := range groups {
+		w.telegram.AddGroup(group, "Group")
+		if mention == "" {
+			w.telegram.Say(group, annID, "/activation@gateway_bot always")
+			w.await("a reply", func() bool { return heard(w, group, "I answer all messages from now on") })
+		}
+		w.telegram.Say(group, annID, mention+"one")
+		id := w.telegram.Say(group, bobID, mention+"buy cake")
+		w.telegram.EditSay(group, id, "buy bread")
+	}
+	until(t, "the model", hold.reached)
+	w.received()
+	hold.release()
+	for group := range groups {
+		w.await("Bob's answer", func() bool { return heard(w, group, "buy") })
+		if !heard(w, group, "(user): buy bread") {
+			t.Errorf("group %d shows %q", group, w.texts(group))
+		}
+	}
+}
+
 // heard reports whether the newest message of the bot in a chat contains a text.
 func heard(w *world, chat int64, text string) bool {
 	texts := w.texts(chat)
