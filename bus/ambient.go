@@ -77,6 +77,28 @@ func (in *Inbox) Ambient(
 		at.Account, at.Chat, at.Thread, before, now.Add(-AmbientAge).UnixMilli())
 }
 
+// TakeAmbient deletes and returns the ambient messages of a conversation for which is holds, oldest
+// first.
+func TakeAmbient(
+	tx *store.Tx, at Address, is func(*InboundMessage) bool,
+) (taken []InboundMessage, err error) {
+	list, err := readInbox(tx, "account = $1 AND chat = $2 AND thread = $3 AND state = 'heard' "+
+		"ORDER BY id", at.Account, at.Chat, at.Thread)
+	if _, bad := store.RowErrors(err); err != nil && !bad {
+		return nil, err
+	}
+	for i := range list {
+		if !is(&list[i].Message) {
+			continue
+		}
+		if _, err := tx.Exec("DELETE FROM inbox WHERE id = $1", list[i].Seq); err != nil {
+			return nil, store.Wrap(err, "bus: take ambient message of %s", at)
+		}
+		taken = append(taken, list[i].Message)
+	}
+	return taken, nil
+}
+
 // ForgetAmbient deletes the messages that [Inbox.Ambient] returns for the same arguments.
 func (in *Inbox) ForgetAmbient(tx *store.Tx, at Address, before int64) error {
 	_, err := tx.Exec(`DELETE FROM inbox WHERE account = $1 AND chat = $2 AND thread = $3

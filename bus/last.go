@@ -2,6 +2,7 @@ package bus
 
 import (
 	"fmt"
+	"slices"
 
 	"gateway/store"
 )
@@ -70,6 +71,17 @@ func Unanswered(q store.Queryer, a Address, id string) (InboundMessage, bool, er
 		return InboundMessage{}, false, err
 	}
 	return list[0].Message, true, nil
+}
+
+// HasAlbum reports whether the inbox has a message for the agent that is of the same album as m. It
+// examines the newest messages of the chat only: an album arrives within seconds.
+func HasAlbum(q store.Queryer, m *InboundMessage) (bool, error) {
+	list, err := readInbox(q, `state <> 'heard' AND id IN (SELECT id FROM inbox
+		WHERE account = $1 AND chat = $2 ORDER BY id DESC LIMIT 64)`, m.From.Account, m.From.Chat)
+	if _, bad := store.RowErrors(err); bad {
+		err = nil
+	}
+	return slices.ContainsFunc(list, func(r Received) bool { return r.Message.SharesAlbum(m) }), err
 }
 
 // Has reports whether the inbox has the message of a chat with the platform's id.

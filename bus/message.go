@@ -103,6 +103,11 @@ const (
 	maxUtteranceBytes = 256 << 10 // twice what the platforms' apps record in that time
 )
 
+// SharesAlbum reports whether m and o are parts of the same album, which people see as one message.
+func (m *InboundMessage) SharesAlbum(o *InboundMessage) bool {
+	return m.Album != "" && m.Album == o.Album && m.From == o.From && m.Sender.ID == o.Sender.ID
+}
+
 // Utterance returns the voice message that m consists of, if its words may be a command or a
 // mention. It returns nil if m has a text or further files, is long, forwarded or an edit, or was
 // not written by a person.

@@ -298,11 +298,11 @@ func (in *intake) decideAll(
 		}
 		undo := func() {}
 		if v == ambient {
-			again, err := rewords(read, &m, kept)
+			more, err := continues(read, &m, kept)
 			if err != nil {
 				return fail(err)
 			}
-			if again {
+			if more {
 				v = admitted
 			}
 		}
@@ -424,8 +424,8 @@ func (g *Gate) save(
 			if err != nil {
 				return nil, replies{}, err
 			}
-			if done, err = g.inbox.Put(tx, m, now); done {
-				fresh = append(fresh, m)
+			if fresh, err = admit(tx, g.inbox, m, fresh, now); err != nil {
+				return nil, replies{}, err
 			}
 		}
 		if err != nil {
@@ -433,6 +433,27 @@ func (g *Gate) save(
 		}
 	}
 	return fresh, told, nil
+}
+
+// admit puts m into the inbox. Earlier parts of its album that were stored as context come before
+// it: only m says that the album is for the agent. It appends the new messages to fresh.
+func admit(
+	tx *store.Tx, inbox *bus.Inbox, m bus.InboundMessage, fresh []bus.InboundMessage, now time.Time,
+) (_ []bus.InboundMessage, err error) {
+	var parts []bus.InboundMessage
+	if m.Group && m.Album != "" {
+		parts, err = bus.TakeAmbient(tx, m.From, m.SharesAlbum)
+	}
+	for _, part := range append(parts, m) {
+		added := false
+		if err == nil {
+			added, err = inbox.Put(tx, part, now)
+		}
+		if added {
+			fresh = append(fresh, part)
+		}
+	}
+	return fresh, err
 }
 
 // notice returns a reply to the sender of m, which was not accepted.

@@ -159,6 +159,26 @@ func TestNewWording(t *testing.T) {
 	})
 }
 
+// All parts of an album are for the agent if one of them is, in whichever order they come. Parts of
+// other people's albums with the same key are not.
+func TestAlbum(t *testing.T) {
+	atDoor(t, func(d *gateFixture) {
+		p := gate.Policy{Groups: []string{"g"}}
+		part := func(id, sender string, addressed bool) bus.InboundMessage {
+			m := inGroup("g", addressed, message(id, sender, "part "+id))
+			m.Album = "album"
+			return m
+		}
+		d.publish(p, part("1", "bob", false), part("2", "eve", false))
+		d.wantInbox()
+		d.publish(p, part("3", "bob", false), part("4", "bob", true), part("5", "bob", false))
+		d.wantInbox("guest part 1", "guest part 3", "guest part 4", "guest part 5")
+		d.exec("UPDATE inbox SET state = 'done' WHERE state = 'waiting'")
+		d.publish(p, part("1", "bob", false), part("6", "bob", false), part("7", "eve", false))
+		d.wantInbox("guest part 6")
+	})
+}
+
 // In the groups that are listed for it, short voice messages are stored in the inbox to be
 // transcribed, but nobody sees a mark on them. Beyond the sender's rate, they are only context.
 func TestOverheard(t *testing.T) {

@@ -57,21 +57,28 @@ func (g *Gate) decide(
 	return who, p.decide(m, current), nil
 }
 
-// rewords reports whether m is the new wording of a message of its group that the agent has not
-// answered yet. earlier has the messages before m in its batch. Such a message is for the agent
-// even if it no longer says so: otherwise the agent would act on a wording that is known to be
-// wrong.
-func rewords(q store.Queryer, m *bus.InboundMessage, earlier []decided) (bool, error) {
-	if m.Edits == "" {
-		return false, nil
-	}
+// continues reports whether m, which does not address the agent, belongs to a message of its group
+// that does: it is the new wording of a message that the agent has not answered yet, or a part of
+// the same album. earlier has the messages before m in its batch. Otherwise the agent would act on
+// a wording that is known to be wrong, or miss pictures: only one of an album has the caption.
+func continues(q store.Queryer, m *bus.InboundMessage, earlier []decided) (bool, error) {
 	for i := range earlier {
-		if o := &earlier[i]; o.From == m.From && o.ID == m.Edits {
+		o := &earlier[i]
+		if m.Edits != "" && o.From == m.From && o.ID == m.Edits {
 			return o.decision == admitted && o.VoiceState != bus.Overheard, nil
 		}
+		if o.decision == admitted && o.SharesAlbum(m) {
+			return true, nil
+		}
 	}
-	original, ok, err := bus.Unanswered(q, m.From, m.Edits)
-	return ok && original.VoiceState != bus.Overheard, err
+	if m.Edits != "" {
+		original, ok, err := bus.Unanswered(q, m.From, m.Edits)
+		return ok && original.VoiceState != bus.Overheard, err
+	}
+	if m.Album != "" {
+		return bus.HasAlbum(q, m)
+	}
+	return false, nil
 }
 
 // wasReadded reports whether the account was added again to a group that it has left: m is newer

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -103,47 +102,17 @@ func TestQuotedAttachment(t *testing.T) {
 	}
 }
 
-// addressed returns for each message whether it is for the bot.
-func addressed(messages []bus.InboundMessage) (list []bool) {
-	for _, m := range messages {
-		list = append(list, m.Addressed)
-	}
-	return list
-}
-
 func TestAlbum(t *testing.T) {
 	api, c, _ := start(t)
 	api.AddGroup(-5, "club")
 	api.SayAlbum(-5, 42, "@gateway_bot which one?", []byte("1"), []byte("2"), []byte("3"))
 	api.SayAlbum(-5, 42, "nice ones", []byte("4"), []byte("5"))
 	got := receive(t, api, c)
-	if want := []bool{true, true, true, false, false}; !slices.Equal(addressed(got), want) {
-		t.Errorf("addressed are %v, want %v", addressed(got), want)
-	}
 	if got[0].Album == "" || got[0].Album != got[2].Album || got[0].Album == got[3].Album {
 		t.Errorf("the albums are %s, %s and %s", got[0].Album, got[2].Album, got[3].Album)
 	}
 	if got[0].Text != "which one?" || got[1].Text != "" {
 		t.Errorf("the captions are %q and %q", got[0].Text, got[1].Text)
-	}
-}
-
-func TestAlbumInPieces(t *testing.T) {
-	api, c, _ := start(t)
-	api.AddGroup(-5, "club")
-	item := func(user int64, caption string) {
-		api.Deliver(telegramtest.Message{Chat: -5, User: user, Text: caption, Album: "77",
-			File: &telegramtest.File{Kind: "photo", Data: []byte("x")}})
-		receiveOne(t, api)
-	}
-	in, stop := run(t, c)
-	item(42, "@gateway_bot look")
-	item(42, "")
-	item(43, "") // another person's, in spite of the same album id
-	stop()
-	want := []bool{true, true, false}
-	if got := addressed(in.Messages()); !slices.Equal(got, want) {
-		t.Errorf("addressed are %v, want %v", got, want)
 	}
 }
 

@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"gateway/bus"
 	"gateway/channels"
-	"gateway/channels/recent"
 )
 
 // allowedUpdates are the kinds of updates that the gateway reads.
@@ -23,14 +21,12 @@ type receiver struct {
 	*Channel
 	me      user
 	in      channels.Intake
-	albums  *recent.Map[string, struct{}] // albums with an addressed message, by albumKey
-	presses chan string                   // ids of stored callback queries; further ones are dropped
+	presses chan string // ids of stored callback queries; further ones are dropped
 }
 
 // newReceiver returns the receiver for one run. me is the account of the bot.
 func newReceiver(c *Channel, me user, in channels.Intake) *receiver {
-	return &receiver{Channel: c, me: me, in: in,
-		albums: recent.New[string, struct{}](maxAlbums), presses: make(chan string, 64)}
+	return &receiver{Channel: c, me: me, in: in, presses: make(chan string, 64)}
 }
 
 // pollTime is how long Telegram waits for an update before it answers.
@@ -126,8 +122,6 @@ func (r *receiver) translate(
 			b.Migrated[strconv.FormatInt(to, 10)] = strconv.FormatInt(from, 10)
 		}
 	}
-	// The item with the caption may be any of an album, so the whole batch must be known first.
-	r.addressAlbums(b.Messages)
 	return b, presses
 }
 
@@ -214,29 +208,3 @@ func (r *receiver) joined(m *member) (bus.InboundMessage, bool) {
 
 // inGroup has the membership states in which the bot receives the group's messages.
 var inGroup = map[string]bool{"member": true, "administrator": true, "restricted": true}
-
-// maxAlbums is the number of remembered albums. The items of an album arrive within seconds.
-const maxAlbums = 64
-
-// addressAlbums marks messages as addressed if their albums are. Telegram delivers an album as
-// single messages, and only the one with the caption says whom they are for. Items of an earlier
-// batch are stored already and stay as they are.
-func (r *receiver) addressAlbums(messages []bus.InboundMessage) {
-	for i := range messages {
-		if m := &messages[i]; m.Album != "" && m.Group && m.Addressed {
-			r.albums.Put(albumKey(m), struct{}{})
-		}
-	}
-	for i := range messages {
-		m := &messages[i]
-		if _, addressed := r.albums.Get(albumKey(m)); addressed && m.Album != "" && m.Group {
-			m.Addressed = true
-		}
-	}
-}
-
-// albumKey returns the key of m's album. It includes the chat and the sender, so that no message of
-// another person is taken for a part of the album.
-func albumKey(m *bus.InboundMessage) string {
-	return strings.Join([]string{m.From.Chat, m.Sender.ID, m.Album}, " ")
-}

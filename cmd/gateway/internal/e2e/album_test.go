@@ -1,0 +1,91 @@
+//go:build unix
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"go.mau.fi/whatsmeow/proto/waCommon"
+	"go.mau.fi/whatsmeow/proto/waE2E"
+	"google.golang.org/protobuf/proto"
+
+	"gateway/agent/llm/openai/openaitest"
+	"gateway/channels/telegram/telegramtest"
+	"gateway/channels/whatsapp/whatsapptest"
+)
+
+// seen is a model that counts the pictures in the newest message.
+func seen(r openaitest.Request) openaitest.Reply {
+	return say(fmt.Sprintf("I see %d pictures", len(r.Messages[len(r.Messages)-1].Images)))
+}
+
+// album makes Bob send an album to the group. The caption, which mentions the bot, is that of one
+// of the pictures.
+func (o *onWhatsApp) album(pictures [][]byte, captioned int) {
+	parent, err := o.bob.Send(o.t.Context(), o.garden, &waE2E.Message{
+		AlbumMessage: &waE2E.AlbumMessage{ExpectedImageCount: proto.Uint32(uint32(len(pictures)))}})
+	o.must(err)
+	for i, p := range pictures {
+		m, err := o.bob.Media(o.t.Context(),
+			whatsapptest.Media{Kind: "image", Type: "image/png", Data: p})
+		o.must(err)
+		m.MessageContextInfo = &waE2E.MessageContextInfo{MessageAssociation: &waE2E.MessageAssociation{
+			AssociationType:  waE2E.MessageAssociation_MEDIA_ALBUM.Enum(),
+			ParentMessageKey: &waCommon.MessageKey{ID: &parent},
+		}}
+		if i == captioned {
+			m.ImageMessage.Caption = proto.String("@" + o.BotLID() + " which one?")
+			m.ImageMessage.ContextInfo = &waE2E.ContextInfo{MentionedJID: []string{o.BotLID() + "@lid"}}
+		}
+		_, err = o.bob.Send(o.t.Context(), o.garden, m)
+		o.must(err)
+	}
+}
+
+// TestAlbumInGroup checks that the agent gets all pictures of an album of a group, although only
+// one of them mentions it, whichever that is.
+func TestAlbumInGroup(t *testing.T) {
+	t.Parallel()
+	w, platforms := joinPlatforms(t, "streaming = false\n", seen)
+	w.run()
+	o := platforms["whatsapp"].(*onWhatsApp)
+	s := &scene{chatPlatform: o, t: t, name: "whatsapp", w: w}
+	s.until("the gateway", s.ready)
+	o.sayGroup("hello all", false)
+	for captioned := range 3 {
+		o.album([][]byte{pixels(30 + captioned), pixels(40 + captioned), pixels(50 + captioned)},
+			captioned)
+		s.until("an answer", func() bool { return len(o.group()) == captioned+1 })
+		if got := o.group()[captioned]; !strings.Contains(got, "I see 3 pictures") {
+			t.Errorf("with a caption at picture %d, the answer is %q", captioned, got)
+		}
+	}
+}
+
+// TestAlbumThroughKill checks that a picture of an album that comes after a kill is for the agent,
+// because the picture before the kill was.
+func TestAlbumThroughKill(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: repeat, channel: quiet + "\ngroups = [-42]"})
+	w.model.Keep(10)
+	w.telegram.AddGroup(-42, "Garden")
+	item := func(caption string, size int) {
+		w.telegram.Deliver(telegramtest.Message{Chat: -42, User: bobID, Text: caption, Album: "77",
+			File: &telegramtest.File{Kind: "photo", Data: pixels(size)}})
+		w.received()
+	}
+	p := w.start()
+	p.ready()
+	item("@gateway_bot look", 300)
+	p.kill()
+	w.start().ready()
+	item("", 400)
+	w.telegram.Say(-42, bobID, "@gateway_bot which one?")
+	w.await("an answer", func() bool { return heard(w, -42, "which one?") })
+	list := w.model.Requests()
+	if n := images(list[len(list)-1]); n != 2 {
+		t.Errorf("the agent has seen %d pictures, want 2", n)
+	}
+}
