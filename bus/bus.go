@@ -23,7 +23,7 @@ import (
 var tables string
 
 // Migration creates the tables of this package.
-var Migration = store.Migration{Package: "bus", Tables: tables, Version: 13, Steps: []string{`
+var Migration = store.Migration{Package: "bus", Tables: tables, Version: 14, Steps: []string{`
 CREATE TABLE inbox (
 	id          IDENTITY PRIMARY KEY,
 	account     TEXT NOT NULL,
@@ -123,7 +123,8 @@ CREATE INDEX inbox_person ON inbox (person, shared, account, chat) WHERE person 
 CREATE TABLE predecessors ( -- what accounts were on their platforms before
 	account TEXT PRIMARY KEY,
 	message BIGINT NOT NULL -- inbox id of the newest message that may have come to the earlier one
-);`}}
+);`, `
+CREATE INDEX outbox_dropped ON outbox (id) WHERE state = 'dropped';`}}
 
 // A Signal wakes one reader.
 type Signal chan struct{}

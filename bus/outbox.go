@@ -164,10 +164,11 @@ func first(list []Delivery, err error) (*Delivery, error) {
 }
 
 // LastSent returns the platform's ids of the newest sent message to the conversation of d that
-// precedes d.
+// precedes d. It returns none if ten thousand deliveries lie between the two: that many take longer
+// than the difference between two clocks, for which a search needs the ids.
 func (out *Outbox) LastSent(q store.Queryer, d *Delivery) (ids []string, err error) {
 	list, err := readOutbox(q, "state = 'sent' AND account = $1 AND chat = $2 AND thread = $3 "+
-		"AND id < $4 ORDER BY id DESC LIMIT 1",
+		"AND id < $4 AND id > $4 - 10000 ORDER BY id DESC LIMIT 1",
 		d.Message.To.Account, d.Message.To.Chat, d.Message.To.Thread, d.ID)
 	if _, ok := store.RowErrors(err); !ok {
 		return nil, err
@@ -214,6 +215,8 @@ func (out *Outbox) List(q store.Queryer, state DeliveryState, limit int) ([]Deli
 	switch state { // an index has these alone, and the plus keeps SQLite from reading all in order
 	case Dead:
 		query = "state = 'dead' AND " + query
+	case Dropped:
+		query = "state = 'dropped' AND " + query
 	case Waiting, Sending:
 		query = isOpen + " AND state = $1 ORDER BY +id DESC LIMIT $2"
 	}

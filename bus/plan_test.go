@@ -77,18 +77,29 @@ func TestUnfinishedByIndex(t *testing.T) {
 	}
 }
 
-// Deliveries that are not over are listed without reading the others.
+// Deliveries that were not sent are listed without reading the others.
 func TestListByIndex(t *testing.T) {
 	f := newOutboxFixture(t)
 	p := &plantest.Plans{Queryer: f.read(), T: t}
-	for _, state := range []DeliveryState{Dead, Waiting, Sending} {
+	for _, state := range []DeliveryState{Dead, Dropped, Waiting, Sending} {
 		_, err := f.List(p, state, 10)
 		f.must(err)
 	}
-	for i, want := range []string{"outbox_dead", "outbox_chat", "outbox_chat"} {
+	for i, want := range []string{"outbox_dead", "outbox_dropped", "outbox_chat", "outbox_chat"} {
 		if !strings.Contains(p.Seen[i], "INDEX "+want) {
 			t.Errorf("the plan is %q, want the index %s", p.Seen[i], want)
 		}
+	}
+}
+
+// The message before a delivery is looked for among a bounded number of deliveries.
+func TestLastSentIsBounded(t *testing.T) {
+	f := newOutboxFixture(t)
+	p := &plantest.Plans{Queryer: f.read(), T: t}
+	_, err := f.LastSent(p, &Delivery{ID: 1})
+	f.must(err)
+	if !strings.Contains(p.Seen[0], "PRIMARY KEY (rowid>? AND rowid<?)") {
+		t.Errorf("the plan is %q, want one with two bounds", p.Seen[0])
 	}
 }
 

@@ -43,6 +43,7 @@ CREATE TABLE outbox (
 CREATE INDEX outbox_chat ON outbox (account, chat, thread, id)
 	WHERE state IN ('waiting', 'sending');
 CREATE INDEX outbox_dead ON outbox (id) WHERE state = 'dead';
+CREATE INDEX outbox_dropped ON outbox (id) WHERE state = 'dropped';
 CREATE INDEX outbox_bad ON outbox (id) WHERE state = 'bad';
 
 CREATE TABLE previews (
