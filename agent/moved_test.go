@@ -124,6 +124,45 @@ func TestMemoryStaysInMovedGroup(t *testing.T) {
 	})
 }
 
+// A group can move while the turn of a message from before loads a file. The turn then uses the
+// memory where it is now, and leaves it there. The session of the turn may be a new one.
+func TestMoveWhileTurnBegins(t *testing.T) {
+	t.Parallel()
+	for _, scope := range []bus.SessionScope{bus.PerChat, bus.PerSpeaker} {
+		t.Run(string(scope), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.scope(scope)
+				w.withFiles().wait = time.Minute
+				w.remembers(memory.OfChat(at("g")), memory.Fact{Key: "code", Value: "tulip", Pinned: true})
+				w.remembers(memory.OfChat(at("g")), memory.Fact{Key: "rose", Value: "a rose called Anna"})
+				w.model.Queue(llmtest.Say("hello"), llmtest.Say("seen"), llmtest.Say("here"))
+				w.start()
+				w.put(w.inGroup("a", "hello"))
+				w.settle()
+				w.put(carrying(w.inGroup("b", "the rose called Anna?"), photo("a.png")))
+				w.sleep(time.Second)
+				w.put(carrying(w.inMoved("c", "where is Anna?"), photo("b.png")))
+				w.sleep(5 * time.Minute)
+				w.wantTold("hello", "seen", "here")
+				for i, prompt := range systems(w.model) {
+					if !strings.Contains(prompt, "tulip") {
+						t.Errorf("prompt %d does not hold what the group knew", i)
+					}
+				}
+				if text := newestText(w.model, 1); !strings.Contains(text, "a rose called") {
+					t.Errorf("nothing is recalled for %s", text)
+				}
+				for chat, want := range map[string]int{"g": 0, "g2": 2} {
+					facts, err := w.deps.Memory.In(memory.OfChat(at(chat))).Facts(w.read(), "", 9)
+					if err != nil || len(facts) != want {
+						t.Errorf("the memory of %s has %v, %v", chat, facts, err)
+					}
+				}
+			})
+		})
+	}
+}
+
 // A group never gets the memory of a person, even if its session had that memory.
 func TestNoMemoryOfPersonInGroup(t *testing.T) {
 	t.Parallel()

@@ -38,3 +38,12 @@ func TestTurnBehindEarlier(t *testing.T) {
 		t.Errorf("the turn has %+v from %d on, want its message from %d on", list, start, newest-1)
 	}
 }
+
+// The scope of a group is found without reading the sessions of other chats.
+func TestGroupScopeByIndex(t *testing.T) {
+	f := newFixture(t)
+	p := &plantest.Plans{Queryer: f.read(), T: t}
+	_, err := GroupScope(p, chat)
+	f.must(err)
+	p.WantNoScan()
+}

@@ -96,6 +96,14 @@ func OfChat(q store.Queryer, a bus.Address) ([]Key, error) {
 		a.Account, a.Chat)
 }
 
+// GroupScope returns the scope of the sessions of a group, or "" if it has none yet.
+func GroupScope(q store.Queryer, a bus.Address) (s memory.Scope, err error) {
+	chat := bus.Address{Account: a.Account, Chat: a.Chat}
+	err = q.QueryRow("SELECT scope FROM sessions WHERE "+ofName+" AND account = $2 AND chat = $3 "+
+		"AND scope GLOB 'chat-*' LIMIT 1", chat.String(), a.Account, a.Chat).Scan(&s)
+	return s, store.Wrap(store.Optional(err), "session: read the scope of %s", chat)
+}
+
 // ofName is the condition of the session with the name $1, and of those whose names continue it
 // with a thread or a mark. The database finds them by the index of the names: "0" follows "/", and
 // "$" follows "#".

@@ -110,6 +110,9 @@ func (GoneError) Error() string { return ErrGone.Error() }
 // Is reports whether target is [ErrGone].
 func (GoneError) Is(target error) bool { return target == ErrGone }
 
+// errScopeMoved reports that the memory of a group has another scope since the turn has read it.
+var errScopeMoved = errors.New("the memory of the group has moved")
+
 // begin claims the messages and writes them to the transcript as the turn's first step. If that
 // fails, the messages keep waiting.
 func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
@@ -123,13 +126,10 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 			"seq", batch[0].Seq)
 		return cmp.Or(t.refuse(ctx, batch, SayGaveUp), ErrGone)
 	}
-	if err := t.recordStart(ctx, batch); err != nil {
+	if err := t.reader.recordStart(ctx, batch); err != nil {
 		return err
 	}
-	messages, r, err := t.reader.loadMessages(ctx, batch)
-	if err != nil {
-		return err
-	}
+	messages := t.reader.userMessages(ctx, batch)
 	fault.Point("perceived")
 	if isCutShort(ctx) {
 		return ErrGone
@@ -137,29 +137,13 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 	if !t.trigger.Origin.Standalone() {
 		t.answers, t.unanswered = append(t.unanswered, t.answers...), nil
 	}
-	var begun session.Turn // set on t only after the commit
-	gone := false
-	// t.tx is not needed: there is no usage to write and no message to route yet.
-	err = t.env.DB.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
-		ok, err := t.beginRun(tx)
-		if gone = err == nil && !ok; err != nil || gone {
-			return t.dropAll(tx, batch, err)
+	messages, gone, err := t.commitFirst(ctx, batch, messages)
+	for errors.Is(err, errScopeMoved) { // in the seconds in which the files were loaded
+		if err = cmp.Or(t.useConversationScope(ctx), t.findZone(ctx)); err == nil {
+			t.loadKnowledge()
+			messages, gone, err = t.commitFirst(ctx, batch, messages)
 		}
-		begun = t.Turn
-		if err := t.writeFirst(tx, &begun, batch, messages); err != nil {
-			return err
-		}
-		if err := r.touch(tx); err != nil {
-			return err
-		}
-		if err := t.conv.claim(tx, &begun, batch); err != nil {
-			return err
-		}
-		if !begun.First {
-			t.conv.news, err = t.env.Transcripts.readNews(tx, t.Session)
-		}
-		return err
-	})
+	}
 	if err != nil {
 		return err
 	}
@@ -167,7 +151,7 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 	if gone {
 		return ErrGone
 	}
-	t.Turn, t.reader.numbered = begun, false
+	t.reader.numbered = false
 	t.env.Logger.DebugContext(ctx, "turn begun", "session", t.Session, "turn", t.ID,
 		"from", t.Address.String(), "seq", batch[0].Seq, "messages", len(batch))
 	fault.Point("begun")
@@ -182,6 +166,46 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 	return nil
 }
 
+// commitFirst is the transaction of begin. It returns messages with what is recalled for them.
+// gone reports that the turn must not begin.
+func (t *runner) commitFirst(
+	ctx context.Context, batch []bus.Received, messages []llm.Message,
+) (all []llm.Message, gone bool, err error) {
+	all, r, err := t.reader.addRecalled(ctx, batch, messages)
+	if err != nil {
+		return messages, false, err
+	}
+	var begun session.Turn // set on t only after the commit
+	// t.tx is not needed: there is no usage to write and no message to route yet.
+	err = t.env.DB.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+		ok, err := t.beginRun(tx)
+		if gone = err == nil && !ok; err != nil || gone {
+			return t.dropAll(tx, batch, err)
+		}
+		begun = t.Turn
+		if err := t.writeFirst(tx, &begun, batch, all); err != nil {
+			return err
+		}
+		if err := r.touch(tx); err != nil {
+			return err
+		}
+		if err := t.conv.claim(tx, &begun, batch); err != nil {
+			return err
+		}
+		if !begun.First {
+			t.conv.news, err = t.env.Transcripts.readNews(tx, t.Session)
+		}
+		return err
+	})
+	if err != nil {
+		return messages, false, err
+	}
+	if !gone {
+		t.Turn = begun
+	}
+	return all, gone, nil
+}
+
 // isCutShort reports whether the loading of messages has ended early, so that files may be missing
 // only because of that. The messages then keep waiting, and a later turn loads them. A turn that
 // takes too long fails instead, because a later turn would not be faster.
@@ -194,6 +218,15 @@ func isCutShort(ctx context.Context) bool {
 func (t *runner) writeFirst(
 	tx *store.Tx, begun *session.Turn, batch []bus.Received, messages []llm.Message,
 ) error {
+	if t.trigger.Group {
+		s, err := conversationScope(tx, t.turn)
+		if err == nil && s != "" && s != t.Scope {
+			err = errScopeMoved
+		}
+		if err != nil {
+			return err
+		}
+	}
 	now, first := t.env.Now(), &batch[0].Message
 	title := first.ChatTitle
 	if !first.Origin.Session.IsZero() {
@@ -269,7 +302,7 @@ func hasSuspect(batch []bus.Received) bool {
 
 // recordStart records that the turn of batch is about to begin. If the process crashes now, the
 // crash counts against batch.
-func (t *runner) recordStart(ctx context.Context, batch []bus.Received) error {
+func (t *reader) recordStart(ctx context.Context, batch []bus.Received) error {
 	counted := t.env.Now().Before(t.env.CountUntil)
 	if !counted && !slices.ContainsFunc(batch, func(r bus.Received) bool {
 		return attachment.HasFiles(r.Message)

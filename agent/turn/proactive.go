@@ -14,6 +14,7 @@ import (
 	"gateway/agent/prompt"
 	"gateway/agent/schedule"
 	"gateway/bus"
+	"gateway/memory"
 	"gateway/memory/document"
 	"gateway/session"
 	"gateway/store"
@@ -214,14 +215,21 @@ const ReminderRule = ". Your answer is the reminder: tell the user what it is ab
 	"friendly and in a sentence or two"
 
 // useConversationScope gives a turn in a conversation the memory of that conversation, whoever
-// began the turn: a program that posts to a hook has no memory of its own. In a group, it is not
-// the memory of a person.
+// began the turn: a program that posts to a hook has no memory of its own.
 func (t *turn) useConversationScope(ctx context.Context) error {
-	s, err := session.ReadSummary(t.env.DB.Read(context.WithoutCancel(ctx)), t.Session)
-	if err == nil && s.Scope != "" && !(t.trigger.Group && s.Scope.Person() != 0) {
-		t.Scope = s.Scope
-	}
+	s, err := conversationScope(t.env.DB.Read(context.WithoutCancel(ctx)), t)
+	t.Scope = cmp.Or(s, t.Scope)
 	return err
+}
+
+// conversationScope returns the scope of the session of t. In a group, that of another session
+// takes its place if there is none yet, or if it is that of a person. "" means that t decides.
+func conversationScope(q store.Queryer, t *turn) (memory.Scope, error) {
+	s, err := session.ReadSummary(q, t.Session)
+	if err == nil && t.trigger.Group && (s.Scope == "" || s.Scope.Person() != 0) {
+		return session.GroupScope(q, t.Session.Conversation)
+	}
+	return s.Scope, err
 }
 
 // dropAll drops the messages of a turn that must not begin.

@@ -2,6 +2,7 @@ package turn
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"gateway/agent/llm"
@@ -93,11 +94,19 @@ func (t *reader) namedSkills(text string) string {
 func (t *reader) loadMessages(
 	ctx context.Context, batch []bus.Received,
 ) ([]llm.Message, recalled, error) {
-	messages := t.userMessages(ctx, batch)
+	return t.addRecalled(ctx, batch, t.userMessages(ctx, batch))
+}
+
+// addRecalled returns messages, which are what the model sees of batch, with what is recalled for
+// them.
+func (t *reader) addRecalled(
+	ctx context.Context, batch []bus.Received, messages []llm.Message,
+) ([]llm.Message, recalled, error) {
 	if len(messages) == 0 {
 		return nil, recalled{}, nil
 	}
 	r, err := t.recallFor(ctx, batch)
+	messages = slices.Clone(messages)
 	messages[len(messages)-1].Text += r.text
 	return messages, r, err
 }

@@ -362,7 +362,7 @@ func (t *runner) boundary(ctx context.Context) error {
 		return nil // the next model call reports it
 	}
 	if batch := t.mailbox.Next(true); len(batch) > 0 {
-		err := t.recordStart(ctx, batch)
+		err := t.reader.recordStart(ctx, batch)
 		var messages []llm.Message
 		var r recalled
 		if err == nil {
