@@ -207,6 +207,10 @@ func TestAnswerInMovedGroup(t *testing.T) {
 			close(release)
 			w.wantQuiet()
 			w.wantTold("Which?"+byReply, "fine", "to b there")
+			told := w.outbox("g")
+			if ids := told[len(told)-1].Answers; !slices.Contains(ids, answer.ID) {
+				t.Errorf("the turn answers %q, want also %s", ids, answer.ID)
+			}
 			w.wantAsked(2, "user: Pa (guest): hello",
 				`assistant:  ask({"options":null,"question":"Which?"})`, "tool: The user answered: this")
 			if n := w.d.pool.Counts(); n.Workers+n.Suspended != 0 {

@@ -63,6 +63,7 @@ func newAccount(a Account, now time.Time) *account {
 		typed: rate.NewLimiter(typingRate, typingRate),
 		marks: newMarks(a, now),
 		chats: make(map[string]*bucket), pruneAt: maxBuckets, announced: make(map[bus.Address]bool)}
+	acc.marks.other = acc.other
 	acc.editor, _ = a.Channel.(channels.Editor)
 	acc.remover, _ = a.Channel.(channels.Remover)
 	acc.finisher, _ = a.Channel.(channels.Finisher)

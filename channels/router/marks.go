@@ -21,7 +21,8 @@ type marks struct {
 	reactor channels.Reactor // nil: no reactions
 	reader  channels.Reader  // nil: no read receipts
 	emoji   string
-	wake    bus.Signal // when a call may be due
+	other   func(bus.Address) (bus.Address, bool) // account.other
+	wake    bus.Signal                            // when a call may be due
 
 	mu    sync.Mutex
 	all   map[string]*mark     // by conversation and message
@@ -129,30 +130,41 @@ func (s *marks) admitted(m *bus.InboundMessage, now time.Time) {
 	}
 }
 
-// answered removes the reactions from messages that were answered or will not be.
+// answered removes the reactions from messages that were answered or will not be. If the group has
+// moved, each may be a message to either id.
 func (s *marks) answered(to bus.Address, ids []string, now time.Time) {
 	if s.reactor == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	chats := []bus.Address{to}
+	if other, moved := s.other(to); moved {
+		chats = append(chats, other)
+	}
 	for _, id := range ids {
-		k, ok := s.all[markKey(to, id)]
-		if ok {
-			k.wanted, k.tries, k.next = false, 0, time.Time{}
-			if !k.shown && !k.queued {
-				delete(s.all, markKey(to, id))
-				continue
+		known := slices.IndexFunc(chats, func(a bus.Address) bool { return s.all[markKey(a, id)] != nil })
+		switch {
+		case known >= 0:
+			s.unmark(s.all[markKey(chats[known], id)])
+		case now.Sub(s.began) < longestMark:
+			for _, a := range chats {
+				s.unmark(&mark{to: a, id: id, at: now, shown: true})
 			}
-		} else if now.Sub(s.began) < longestMark {
-			k = &mark{to: to, id: id, at: now, shown: true}
-		}
-		if k != nil && len(s.queue) < 2*maxMarks {
-			s.all[markKey(to, id)] = k
-			s.enqueue(k)
 		}
 	}
 	s.dropAnswered()
+}
+
+// unmark removes the reaction of k, unless too many marks need a call. s.mu is held.
+func (s *marks) unmark(k *mark) {
+	k.wanted, k.tries, k.next = false, 0, time.Time{}
+	if !k.shown && !k.queued {
+		delete(s.all, markKey(k.to, k.id))
+	} else if len(s.queue) < 2*maxMarks {
+		s.all[markKey(k.to, k.id)] = k
+		s.enqueue(k)
+	}
 }
 
 // dropAnswered removes the oldest of the early marks whose messages were answered. s.mu is held.

@@ -9,6 +9,7 @@ import (
 
 	"gateway/bus"
 	"gateway/channels"
+	"gateway/channels/router"
 )
 
 // Two ids of one group.
@@ -193,6 +194,35 @@ func TestRetryInMovedGroup(t *testing.T) {
 			down.Store(false)
 			w.sleep(time.Minute)
 			w.wantOrder("1", "2", "3")
+		})
+	}
+}
+
+// The answer to a message from before a group moved can also answer one from after that, such as
+// the reply to a question. That one loses its reaction, too, also if an earlier process set it.
+func TestMarksInMovedGroup(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		inMovedGroup(t, bus.Address{}, func(w *world, _ *moves, _ *atomic.Bool) {
+			s := &reactingPlatform{platform: w.platform}
+			w.startWith(router.Account{Name: "full", Channel: s, Reaction: "👀"})
+			if !restarted {
+				w.sleep(time.Hour)
+				w.router.Admitted([]bus.InboundMessage{{ID: "1", From: earlier}, {ID: "2", From: present},
+					{ID: "3", From: earlier}, {ID: "3", From: present}})
+				w.sleep(time.Second)
+			}
+			w.store(bus.OutboundMessage{To: earlier, Text: "hello", Answers: []string{"1", "2", "3"}})
+			w.sleep(time.Second)
+			left := make(map[string]string)
+			for _, c := range s.asked("react") {
+				left[c.to.Chat+" "+c.id] = c.text
+			}
+			want := map[string]string{"old 1": "", "new 2": "", "old 3": "", "new 3": "👀"}
+			for key, emoji := range want {
+				if got, ok := left[key]; !restarted && got != emoji || restarted && (got != "" || !ok) {
+					t.Errorf("message %s has %q (%v), want %q", key, got, ok, emoji)
+				}
+			}
 		})
 	}
 }
