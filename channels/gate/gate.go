@@ -158,6 +158,7 @@ func (in *intake) Recover(ctx context.Context, f func()) (ok bool) {
 // Publish implements [channels.Publisher].
 func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
 	g := in.gate
+	b.Migrated = g.moves.unstored(in.account, b.Migrated)
 	unanswered := make(map[string]string)
 	sorted, err := in.decideAll(ctx, b, unanswered)
 	if err != nil {
@@ -215,6 +216,7 @@ func (in *intake) announce(b channels.Batch, fresh []bus.InboundMessage) {
 	fault.Point("accepted")
 	if len(b.Migrated) > 0 {
 		g.expire()
+		g.moves.markStored(in.account, b.Migrated)
 	}
 	if len(fresh) == 0 {
 		return

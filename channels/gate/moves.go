@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -30,6 +31,7 @@ func (g *Gate) Load(ctx context.Context) error {
 	list, err := Moves(g.db.Read(ctx))
 	for _, m := range list {
 		g.moves.add(m)
+		g.moves.markStored(m.Account, map[string]string{m.Chat: m.Before})
 	}
 	return err
 }
@@ -40,10 +42,12 @@ type moves struct {
 	mu     sync.Mutex
 	before map[identity]string // by the present id
 	now    map[identity]string // by the id before
+	stored map[identity]bool   // those in the table, by the present id
 }
 
 func newMoves() *moves {
-	return &moves{before: make(map[identity]string), now: make(map[identity]string)}
+	return &moves{before: make(map[identity]string), now: make(map[identity]string),
+		stored: make(map[identity]bool)}
 }
 
 func (s *moves) add(m Move) {
@@ -51,6 +55,25 @@ func (s *moves) add(m Move) {
 	defer s.mu.Unlock()
 	s.before[identity{m.Account, m.Chat}] = m.Before
 	s.now[identity{m.Account, m.Before}] = m.Chat
+}
+
+// markStored records that the table has moves of an account, given as a batch has them.
+func (s *moves) markStored(account string, list map[string]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for chat := range list {
+		s.stored[identity{account, chat}] = true
+	}
+}
+
+// unstored returns those of the moves that the table does not have. A platform may report a move
+// with each message to the earlier id.
+func (s *moves) unstored(account string, list map[string]string) map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list = maps.Clone(list)
+	maps.DeleteFunc(list, func(chat, _ string) bool { return s.stored[identity{account, chat}] })
+	return list
 }
 
 // of returns the ids of a chat before and after it moved; "" if there is none.

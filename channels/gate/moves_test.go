@@ -183,6 +183,27 @@ func TestGroupMovesWhileLeft(t *testing.T) {
 	})
 }
 
+// Telegram reports a move with each message to the earlier id. The gate stores it once, also after
+// a restart.
+func TestRepeatedMove(t *testing.T) {
+	atDoor(t, func(d *gateFixture) {
+		d.move(owned)
+		again := gate.New(d.db, d.inbox, d.outbox, discard)
+		if err := again.Load(d.t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range []*gate.Gate{d.gate, again} {
+			err := d.do(func(*store.Tx) error { // no other transaction can begin meanwhile
+				return g.Intake("tg", owned).Publish(d.t.Context(),
+					channels.Batch{Migrated: map[string]string{"new": "old"}})
+			})
+			if err != nil {
+				t.Errorf("the move is stored again: %v", err)
+			}
+		}
+	})
+}
+
 // The gate knows both ids of a group that has moved, also after a restart.
 func TestIDsOfMovedGroup(t *testing.T) {
 	atDoor(t, func(d *gateFixture) {

@@ -372,14 +372,14 @@ func TestMovedGroupIsTold(t *testing.T) {
 			{Groups: []string{"*"}}, {Groups: []string{"*"}, Ruled: []string{"old"}},
 			{Groups: []string{"old"}},
 		} {
-			d.exec("DELETE FROM moves")
+			chat := fmt.Sprint("new", i)
 			err := d.gate.Intake("tg", p).Publish(d.t.Context(),
-				channels.Batch{Migrated: map[string]string{"new": "old"}})
+				channels.Batch{Migrated: map[string]string{chat: "old"}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			told := d.outboxed("9")
-			if len(told) != i || i > 0 && !strings.Contains(told[i-1].Text, "`new`") {
+			if len(told) != i || i > 0 && !strings.Contains(told[i-1].Text, "`"+chat+"`") {
 				t.Errorf("%+v: owners are told %+v", p, told)
 			}
 		}
