@@ -314,3 +314,87 @@ func TestCommandInMovedGroup(t *testing.T) {
 		w.wantTold("slow", "hello")
 	})
 }
+
+// startsBeside gives a sub-agent a task in a group, moves the group, and begins a turn there with a
+// message and a step of the model. When the sub-agent is ready, its outcome begins a turn of the
+// session from before, which asks a person "Which?". The messages of meanwhile come before that.
+func (w *world) startsBeside(
+	m bus.InboundMessage, s llmtest.Step, meanwhile ...bus.InboundMessage,
+) {
+	w.t.Helper()
+	found := make(chan struct{})
+	sub := w.spawning(ask.New())
+	w.model.Queue(spawns(false, "look"), llmtest.Say("begun"), s)
+	sub.Queue(held(llmtest.Say("found"), found))
+	w.start()
+	hello := w.inGroup("a", "hello")
+	hello.Role = bus.User
+	w.put(hello)
+	w.sleep(time.Minute)
+	w.put(m)
+	w.sleep(time.Minute)
+	w.put(meanwhile...)
+	w.model.Queue(asksFor("Which?"))
+	close(found)
+	w.sleep(time.Minute)
+}
+
+// A turn in a supergroup and one from before can run at once, if a sub-agent from before reports
+// late. The answer to a question of that turn does not join the other one, and does not end it.
+func TestAnswerBesideTurn(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []pool.Mode{pool.Steer, pool.Followup, pool.Collect, pool.Interrupt} {
+		t.Run(string(mode), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.opts.QueueMode = mode
+				release := make(chan struct{})
+				w.startsBeside(w.inMoved("a", "work"), held(llmtest.Say("worked"), release))
+				w.model.Queue(llmtest.Say("fine"))
+				w.put(w.inMoved("a", "this"))
+				w.sleep(time.Minute)
+				w.wantTold("begun", "Which?"+byReply, "fine")
+				close(release)
+				w.wantQuiet()
+				w.wantTold("begun", "Which?"+byReply, "fine", "worked")
+			})
+		})
+	}
+}
+
+// The same holds if the turn in the supergroup has asked somebody else and waits.
+func TestAnswerBesideQuestion(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.startsBeside(w.inMoved("b", "work"), asksFor("How?"))
+		w.model.Queue(llmtest.Say("fine"))
+		w.put(w.inMoved("a", "this"))
+		w.sleep(time.Minute)
+		w.wantTold("begun", "How?"+byReply, "Which?"+byReply, "fine")
+		w.model.Queue(llmtest.Say("worked"))
+		w.put(w.inMoved("b", "slowly"))
+		w.wantQuiet()
+		w.wantTold("begun", "How?"+byReply, "Which?"+byReply, "fine", "worked")
+	})
+}
+
+// A post to a hook in a supergroup does not wait until somebody has answered a question from
+// before, even if the message before it does.
+func TestPostBehindQuestion(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.opts.QueueMode = pool.Followup
+		release := make(chan struct{})
+		post := w.inMoved("a", "news")
+		post.PreviousChat, post.Origin = "", bus.Origin{Kind: bus.Hook, Label: "h"}
+		w.startsBeside(w.inMoved("b", "work"), held(llmtest.Say("worked"), release),
+			w.inMoved("b", "more"), post)
+		w.model.Queue(llmtest.Say("of the post"))
+		close(release)
+		w.sleep(time.Minute)
+		w.wantTold("begun", "Which?"+byReply, "worked", "of the post")
+		w.model.Queue(llmtest.Say("fine"), llmtest.Say("more"))
+		w.put(w.inMoved("a", "this"))
+		w.wantQuiet()
+		w.wantTold("begun", "Which?"+byReply, "worked", "of the post", "fine", "more")
+	})
+}

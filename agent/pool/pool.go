@@ -365,7 +365,7 @@ func (pl *Pool) Enqueue(
 			pl.mu.Unlock()
 			return false, false, nil
 		}
-		if len(p.waiting) < bound || !person || decides(&p.question, r) {
+		if len(p.waiting) < bound || !person || decidesBefore || decides(&p.question, r) {
 			p.waiting, p.fullNotified = append(p.waiting, r), false
 			pl.mu.Unlock()
 			return false, false, review{pl}.run(ctx, work, key)
@@ -394,7 +394,8 @@ func (pl *Pool) Enqueue(
 		w.arrived = pl.env.Now()
 		w.fullNotified = false
 		if pl.Mode(key) == Interrupt && w.cancel != nil && !w.standalone && person &&
-			!slices.ContainsFunc(w.waiting, w.isOther) { // only the same person interrupts
+			!slices.ContainsFunc(w.waiting, w.isOther) && // only the same person interrupts
+			!isBehind(pl, &r.Message) { // r may answer the question of another turn
 			w.cancel(turn.ErrInterrupted)
 		}
 		w.ring()

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -101,8 +102,9 @@ func (rv review) run(ctx, work context.Context, key session.Key) error {
 	return nil
 }
 
-// passJobs starts the jobs and hooks that wait for a suspended turn in sessions beside it. It
-// returns the entry of the turn, or nil if the turn is no longer suspended.
+// passJobs starts the jobs and hooks that wait for a suspended turn in sessions beside it. It also
+// starts those that wait behind the turn because the group has moved. It returns the entry of
+// the turn, or nil if the turn is no longer suspended.
 func (rv review) passJobs(ctx, work context.Context, key session.Key) (*suspendedTurn, error) {
 	rv.mu.Lock()
 	p, ok := rv.suspended[key]
@@ -110,15 +112,23 @@ func (rv review) passJobs(ctx, work context.Context, key session.Key) (*suspende
 		rv.mu.Unlock()
 		return nil, nil
 	}
-	var jobs, others []bus.Received
-	for _, r := range p.waiting {
-		if beside(key, &r.Message.Origin) != key {
-			jobs = append(jobs, r)
-		} else {
-			others = append(others, r)
+	var jobs []bus.Received
+	pass := func(key session.Key, waiting []bus.Received) (others []bus.Received) {
+		for _, r := range waiting {
+			if beside(key, &r.Message.Origin) != key {
+				jobs = append(jobs, r)
+			} else {
+				others = append(others, r)
+			}
+		}
+		return others
+	}
+	p.waiting = pass(key, p.waiting)
+	for _, w := range rv.unadmitted {
+		if w.isBehind() && session.Before(w.waiting[0].Message) == key {
+			w.waiting = pass(w.key, w.waiting)
 		}
 	}
-	p.waiting = others
 	rv.mu.Unlock()
 	for _, r := range jobs {
 		if _, _, err := rv.Enqueue(ctx, work, r, len(jobs)); err != nil {
@@ -144,7 +154,7 @@ func (rv review) decide(ctx context.Context, p *suspendedTurn, q *question.Quest
 	}
 	rv.mu.Lock()
 	// A command may drop some of them meanwhile.
-	waiting := slices.Concat(p.waiting, rv.waitingBehind(p.turn.Session))
+	waiting := slices.Concat(p.waiting, rv.behind(p.turn.Session))
 	rv.mu.Unlock()
 	if rv.env.Now().Before(q.Expires) {
 		var ok bool
@@ -182,7 +192,10 @@ func (rv review) decide(ctx context.Context, p *suspendedTurn, q *question.Quest
 		if w, ok := rv.workers[key]; ok {
 			w.waiting = replaced(w.waiting, answer.Seq, now)
 		}
-		if p.waiting = replaced(p.waiting, answer.Seq, now); now != nil {
+		if other, ok := rv.suspended[key]; ok { // p, unless the group has moved
+			other.waiting = replaced(other.waiting, answer.Seq, now)
+		}
+		if now != nil {
 			rv.markDue(p.turn.Session)
 		}
 		rv.mu.Unlock()
@@ -190,14 +203,23 @@ func (rv review) decide(ctx context.Context, p *suspendedTurn, q *question.Quest
 	return !gone, err // if another goroutine decided q, the message goes to the turn
 }
 
-// waitingBehind returns the messages of a group that has moved that wait for key, its session from
-// before: see [worker.isBehind]. The pool's mu is held.
-func (rv review) waitingBehind(key session.Key) (list []bus.Received) {
-	for _, w := range rv.unadmitted {
-		if w.resume == nil && len(w.waiting) > 0 && session.Before(w.waiting[0].Message) == key {
-			list = append(list, w.waiting...)
+// behind returns the messages of a group that has moved that wait behind key, its session from
+// before, in order. The pool's mu is held.
+func (rv review) behind(key session.Key) (list []bus.Received) {
+	add := func(waiting []bus.Received) {
+		for i := range waiting {
+			if m := &waiting[i].Message; m.PreviousChat != "" && session.Before(*m) == key {
+				list = append(list, waiting[i])
+			}
 		}
 	}
+	for _, w := range rv.workers {
+		add(w.waiting)
+	}
+	for _, p := range rv.suspended {
+		add(p.waiting)
+	}
+	slices.SortFunc(list, func(a, b bus.Received) int { return cmp.Compare(a.Seq, b.Seq) })
 	return list
 }
 
