@@ -48,12 +48,30 @@ func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 		return "", fmt.Errorf("telegram: send to %s: %w: garbled answer",
 			part.To, channels.ErrUncertain)
 	}
-	return strconv.FormatInt(sent.ID, 10), nil
+	id := strconv.FormatInt(sent.ID, 10)
+	if chat := o.params["chat_id"]; chat != part.To.Chat {
+		id = chat + idMark + id
+	}
+	return id, nil
+}
+
+// idMark follows the id of the supergroup in the id of a message that was sent there instead of to
+// the group.
+const idMark = "/"
+
+// place returns where a message is that Send has sent to an address, and Telegram's id of it there.
+func place(to bus.Address, id string) (bus.Address, string) {
+	if chat, id, ok := strings.Cut(id, idMark); ok {
+		to.Chat = chat
+		return to, id
+	}
+	return to, id
 }
 
 // Edit implements [channels.Editor]. A message of a group that became a supergroup can't be edited
 // any more. Editing removes the buttons of the message.
 func (c *Channel) Edit(ctx context.Context, to bus.Address, id, text string) error {
+	to, id = place(to, id)
 	o := &outgoing{to: to, method: "editMessageText", field: "text", text: text, stays: true}
 	c.setText(o)
 	o.params["message_id"] = id
@@ -65,6 +83,7 @@ func (c *Channel) Edit(ctx context.Context, to bus.Address, id, text string) err
 
 // Remove implements [channels.Remover]. Telegram lets a bot delete its messages for two days.
 func (c *Channel) Remove(ctx context.Context, to bus.Address, id string) error {
+	to, id = place(to, id)
 	p := tgbotapi.Params{"chat_id": to.Chat, "message_id": id}
 	if _, err := c.api.call(ctx, callTimeout, "deleteMessage", p); err != nil {
 		return fmt.Errorf("telegram: remove %s in %s: %w", id, to, classify(err, true))

@@ -67,6 +67,25 @@ func TestMoveInRefusal(t *testing.T) {
 	}
 }
 
+// A message to a group that was sent to its supergroup can be edited and removed there.
+func TestChangeInSupergroup(t *testing.T) {
+	const group, supergroup = -7, -100_7
+	api, c, _ := start(t)
+	api.AddGroup(group, "Garden")
+	api.Migrate(group, supergroup)
+	id, err := c.Send(t.Context(), bus.Part{To: at(group, ""), Text: "a"})
+	if err == nil {
+		err = c.Edit(t.Context(), at(group, ""), id, "b")
+	}
+	if sent := api.History(supergroup); err != nil || len(sent) != 1 || sent[0].Text != "b" {
+		t.Fatalf("the supergroup has %+v, %v; want the new text", sent, err)
+	}
+	err = c.Remove(t.Context(), at(group, ""), id)
+	if sent := api.History(supergroup); err != nil || !sent[0].Deleted {
+		t.Errorf("the supergroup has %+v, %v; want that the message was removed", sent, err)
+	}
+}
+
 func TestSend(t *testing.T) {
 	const group, forum = -5, -1001234567890
 	for _, tt := range []struct {
@@ -118,8 +137,12 @@ func TestSend(t *testing.T) {
 			if len(sent) != 1 {
 				t.Fatalf("sent %+v, want one message", sent)
 			}
-			if id == "" || id != itoa(sent[0].ID) {
-				t.Errorf("Send = %q, want id %d", id, sent[0].ID)
+			want := itoa(sent[0].ID)
+			if chat := at(int(tt.chat), "").Chat; chat != tt.part.To.Chat {
+				want = chat + "/" + want
+			}
+			if id != want {
+				t.Errorf("Send = %q, want %q", id, want)
 			}
 			got := telegramtest.Sent{
 				Text: sent[0].Text, Source: sent[0].Source,

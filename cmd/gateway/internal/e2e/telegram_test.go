@@ -104,6 +104,38 @@ func TestEditInGroup(t *testing.T) {
 	}
 }
 
+// TestPreviewInSupergroup checks that a growing answer to a message from before a group became a
+// supergroup ends in the message in which it began there, although it is addressed to the group.
+func TestPreviewInSupergroup(t *testing.T) {
+	t.Parallel()
+	const group, supergroup = -42, -1009876543210
+	start, rest, text := newHold(), newHold(), words("long", 300)
+	answer := func(r openaitest.Request) openaitest.Reply {
+		if !strings.HasSuffix(lastText(r), "before") {
+			return repeat(r)
+		}
+		start.wait()
+		reply := stream(text)
+		reply.Hold = func(int) { rest.wait() }
+		return reply
+	}
+	w := newWorld(t, worldOptions{answer: answer, channel: "groups = [-42]\n" + streaming})
+	w.telegram.AddGroup(group, "Garden")
+	w.run()
+	w.telegram.Say(group, bobID, "@gateway_bot before")
+	until(t, "the model", start.reached)
+	w.telegram.Migrate(group, supergroup)
+	w.telegram.Say(supergroup, bobID, "@gateway_bot after")
+	w.received()
+	start.release()
+	w.await("the answer to begin", func() bool { return len(w.texts(supergroup)) == 1 })
+	rest.release()
+	w.await("the second answer", func() bool { return heard(w, supergroup, "after") })
+	if texts := w.texts(supergroup); len(texts) != 2 || texts[0] != text {
+		t.Errorf("the supergroup shows %q, want each answer once", texts)
+	}
+}
+
 // heard reports whether the newest message of the bot in a chat contains a text.
 func heard(w *world, chat int64, text string) bool {
 	texts := w.texts(chat)
