@@ -484,6 +484,8 @@ func TestHostileForms(t *testing.T) {
 		{`{"requestedSchema":{"type":"object","$ref":"#"}}`, "references"},
 		{`{"requestedSchema":{"properties":{"a":{"type":"string","allOf":[{"$ref":"#"}]}}}}`,
 			"references"},
+		{`{"requestedSchema":` + strings.Repeat(`{"not":`, 100) + `{}` + strings.Repeat(`}`, 100) + `}`,
+			"too deep"},
 		{`{"requestedSchema":{"properties":{"a":null}}}`, "no schema"},
 		{`{"requestedSchema":{"properties":{"a":{"type":"object"}}}}`, "can't be asked for"},
 		{`{"requestedSchema":{"properties":{"a":{"type":"array"}}}}`, "values to choose from"},
@@ -499,6 +501,12 @@ func TestHostileForms(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := newRequest("", p)
+		wantError(t, err, tt.want)
+		// The library must not see it: it would decode a schema for minutes if that is deep and large.
+		_, err = new(dialer).survive(func(context.Context, string, sdk.Request) (sdk.Result, error) {
+			t.Errorf("the library gets %.100s", tt.params)
+			return nil, nil
+		})(t.Context(), "elicitation/create", &sdk.ElicitRequest{Params: p})
 		wantError(t, err, tt.want)
 	}
 	many := make(map[string]any)

@@ -20,6 +20,7 @@ import (
 const (
 	maxFields   = 20
 	maxChoices  = 50
+	maxNested   = 16 // objects and lists of a schema within others
 	maxButtons  = 8
 	maxLabel    = 40      // characters; buttons are short
 	maxAsked    = 1_000   // characters of the server's message
@@ -62,8 +63,8 @@ func newRequest(id string, p *sdk.ElicitParams) (request, error) {
 		return r, nil
 	}
 	root, err := object(p.RequestedSchema)
-	if err == nil && refers(root) {
-		err = errors.New("the schema has references")
+	if err == nil {
+		err = unfit(root, maxNested)
 	}
 	if err != nil {
 		return r, err
@@ -83,21 +84,30 @@ func isPlain(link string) bool {
 	})
 }
 
-// refers reports whether a schema has references. Validation of a schema with references might not
-// end.
-func refers(v any) bool {
+// unfit returns an error if a schema has references, with which a validation might not end, or has
+// schemas more than left deep in others: the time for decoding them grows with the depth.
+func unfit(v any, left int) error {
+	if left < 0 {
+		return errors.New("the schema is too deep")
+	}
 	switch v := v.(type) {
 	case map[string]any:
 		for key, sub := range v {
-			if strings.HasPrefix(key, "$") && strings.HasSuffix(strings.ToLower(key), "ref") ||
-				refers(sub) {
-				return true
+			if strings.HasPrefix(key, "$") && strings.HasSuffix(strings.ToLower(key), "ref") {
+				return errors.New("the schema has references")
+			}
+			if err := unfit(sub, left-1); err != nil {
+				return err
 			}
 		}
 	case []any:
-		return slices.ContainsFunc(v, refers)
+		for _, sub := range v {
+			if err := unfit(sub, left-1); err != nil {
+				return err
+			}
+		}
 	}
-	return false
+	return nil
 }
 
 // A field is one value of a form.

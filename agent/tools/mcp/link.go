@@ -303,8 +303,9 @@ func (s *dialer) client() *sdk.Client {
 	return c
 }
 
-// survive makes the gateway survive messages of the server for which the library panics, on a
-// goroutine of its own. Two of them lack their parameters; one of these would leave a lock behind.
+// survive makes the gateway survive messages of the server that would cost the library too much: a
+// panic, on a goroutine of its own, or much time. It refuses a question before the library looks at
+// it, and the end of one without parameters, for which a lock would stay behind.
 func (s *dialer) survive(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, r sdk.Request) (result sdk.Result, err error) {
 		defer func() {
@@ -314,10 +315,16 @@ func (s *dialer) survive(next sdk.MethodHandler) sdk.MethodHandler {
 				err = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client failed"}
 			}
 		}()
-		elicit, isElicit := r.(*sdk.ElicitRequest)
-		complete, isComplete := r.(*sdk.ElicitationCompleteNotificationRequest)
-		if isElicit && elicit.Params == nil || isComplete && complete.Params == nil {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "no parameters"}
+		switch r := r.(type) {
+		case *sdk.ElicitRequest:
+			_, err = newRequest("", r.Params)
+		case *sdk.ElicitationCompleteNotificationRequest:
+			if r.Params == nil {
+				err = errors.New("it has no parameters")
+			}
+		}
+		if err != nil {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
 		}
 		return next(ctx, method, r)
 	}
