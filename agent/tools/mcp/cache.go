@@ -28,18 +28,25 @@ type dialect struct {
 
 // A cacheEntry is the content of a server's cache file.
 type cacheEntry struct {
-	Hash    string  `json:"hash"` // of the configuration at the time
+	Hash    string  `json:"hash"`             // of the configuration at the time
+	Server  string  `json:"server,omitempty"` // hash of the part that says which server it is
 	dialect         // that worked
 	Catalog catalog `json:"catalog"` // agreed by an admin
 
 	Held *catalog `json:"held,omitempty"` // the server's present catalog, if it waits for agreement
+
+	old bool // the configuration has changed, but names the same server
 }
 
 // hash returns a hash of the settings that determine a server's tools, without secrets. Of the
 // environment and the headers only the names count, so a new token does not void the cache.
 func (s Server) hash() string {
-	data, err := json.Marshal([]any{s.Name, s.Command, s.Dir, s.URL, s.Allow,
-		slices.Sorted(maps.Keys(s.Env)), slices.Sorted(maps.Keys(s.Header))})
+	return hashOf(s.Name, s.Command, s.Dir, s.URL, s.Allow,
+		slices.Sorted(maps.Keys(s.Env)), slices.Sorted(maps.Keys(s.Header)))
+}
+
+func hashOf(settings ...any) string {
+	data, err := json.Marshal(settings)
 	if err != nil {
 		return ""
 	}
@@ -49,19 +56,20 @@ func (s Server) hash() string {
 
 // A cache is the cache file of one server.
 type cache struct {
-	file string // "" stores nothing
-	hash string // of the server's configuration
+	file         string // "" stores nothing
+	hash, server string // see cacheEntry
 }
 
 func newCache(s Server, o *Options) cache {
 	if o.Cache == "" {
 		return cache{}
 	}
-	return cache{filepath.Join(o.Cache, s.Name+".json"), s.hash()}
+	return cache{filepath.Join(o.Cache, s.Name+".json"), s.hash(),
+		hashOf(s.Name, s.Command, s.Dir, s.URL)}
 }
 
-// read reads the file. It returns nil if there is none for this configuration. Without a catalog
-// the gateway connects to the server to learn its tools.
+// read reads the file. It returns nil if there is none for this server. Without a catalog the
+// gateway connects to the server to learn its tools.
 func (c cache) read() (*cacheEntry, error) {
 	if c.file == "" {
 		return nil, nil
@@ -78,7 +86,7 @@ func (c cache) read() (*cacheEntry, error) {
 	if err := json.NewDecoder(io.LimitReader(f, maxCache)).Decode(&k); err != nil {
 		return nil, fmt.Errorf("mcp: read the cache: %w", err)
 	}
-	if k.Hash != c.hash {
+	if k.old = k.Hash != c.hash; k.old && k.Server != c.server {
 		return nil, nil
 	}
 	return &k, nil
@@ -89,7 +97,7 @@ func (c cache) write(k cacheEntry) error {
 	if c.file == "" {
 		return nil
 	}
-	k.Hash = c.hash
+	k.Hash, k.Server = c.hash, c.server
 	data, err := json.Marshal(k)
 	if err != nil {
 		return fmt.Errorf("mcp: write the cache: %w", err)

@@ -18,7 +18,8 @@ import (
 )
 
 // A changed tool keeps its old description until an owner agrees to the change, also after a
-// restart of the gateway. The code of one change can't be used for another change.
+// restart of the gateway with other settings of the server. The code of one change can't be used
+// for another change.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	var version atomic.Int32
@@ -81,6 +82,9 @@ func TestHold(t *testing.T) {
 	if n := len(reports); n != 0 {
 		t.Errorf("the same change was reported %d times more", n)
 	}
+	end()
+	s.Allow, s.Header = []string{"look"}, map[string]string{"X-Team": "red"}
+	_, _, end = begin("Looks, version 0.")
 	end()
 	version.Store(2)
 	c, shown, end := begin("Looks, version 0.")

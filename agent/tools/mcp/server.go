@@ -78,8 +78,8 @@ func (s *server) run(ctx context.Context) {
 	if err := s.login.load(); err != nil {
 		s.opts.Logger.WarnContext(ctx, "mcp login not read", "server", s.Name, "err", err)
 	}
-	// A process whose tools are known starts only for a call. Any other server is connected at
-	// once.
+	// A process whose tools are known, for this configuration, starts only for a call. Any other
+	// server is connected at once.
 	needed := !s.restore(ctx) || s.URL != ""
 	for ctx.Err() == nil {
 		if !needed {
@@ -100,7 +100,8 @@ func (s *server) run(ctx context.Context) {
 	}
 }
 
-// restore gives the cached tools to the agent, and reports whether there are any.
+// restore gives the cached tools to the agent, and reports whether there are any, which the server
+// has with the present configuration.
 func (s *server) restore(ctx context.Context) bool {
 	k, err := s.cache.read()
 	if err != nil {
@@ -115,7 +116,7 @@ func (s *server) restore(ctx context.Context) bool {
 	s.requests.inCall = k.dialect.Asks
 	s.requests.mu.Unlock()
 	s.review.restore(ctx, k)
-	return s.status.show().Tools > 0
+	return s.status.show().Tools > 0 && !k.old
 }
 
 // connection opens a connection, keeps it until it ends, and returns the reason for the end.
