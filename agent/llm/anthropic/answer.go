@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -97,8 +98,8 @@ func (a *answer) add(e *event) (string, error) {
 		d := e.Delta
 		return d.Text, a.write(d.Text+d.Thinking+d.PartialJSON, d.Signature)
 	case "message_delta":
-		a.stop = e.Delta.StopReason
-		a.count(e.Usage) // cumulative; it may have only the output
+		a.stop = cmp.Or(e.Delta.StopReason, a.stop) // another such event may have only the usage
+		a.count(e.Usage)                            // cumulative; it may have only the output
 	}
 	return "", nil
 }

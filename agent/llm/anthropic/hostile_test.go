@@ -108,7 +108,7 @@ func TestStreamsOfProxies(t *testing.T) {
 }
 
 // A call without arguments has an empty object as arguments, but not if the limit of the answer has
-// cut off its arguments.
+// cut off its arguments. A later event of the same type may bring only the usage.
 func TestNoArguments(t *testing.T) {
 	for reason, want := range map[string]string{"tool_use": "{}", "max_tokens": "", "refusal": ""} {
 		m := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -116,6 +116,7 @@ func TestNoArguments(t *testing.T) {
 			fmt.Fprintf(w, `data: {"type":"content_block_start","content_block":`+
 				`{"type":"tool_use","id":"a","name":"f","input":{}}}
 data: {"type":"message_delta","delta":{"stop_reason":%q}}
+data: {"type":"message_delta","delta":{"stop_reason":null},"usage":{"output_tokens":9}}
 data: {"type":"message_stop"}
 `, reason)
 		})
