@@ -300,7 +300,9 @@ func TestDebounce(t *testing.T) {
 		bob.Sender.ID, bob.Group = "8", true
 		w.say("a", "one")
 		w.sleep(pause - time.Millisecond)
-		w.say("a", "two")
+		two := w.message("a", "two")
+		two.Album = "long text" // it may have further parts
+		w.put(two)
 		for want := range 2 {
 			w.sleep(pause - time.Millisecond)
 			if n := len(w.model.Requests()); n != want {

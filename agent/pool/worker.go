@@ -133,10 +133,11 @@ func (w *worker) debounce() time.Duration {
 	if w.pool.Mode(w.key) == Collect {
 		return CollectPause
 	}
+	pause := w.pool.Config().Debounce[w.waiting[0].Message.From.Account]
 	if w.waiting[0].Message.Album != "" {
-		return albumPause
+		pause = max(pause, albumPause)
 	}
-	return w.pool.Config().Debounce[w.waiting[0].Message.From.Account]
+	return pause
 }
 
 // claimable returns how many of the waiting messages the next turn claims. The pool's mu is held.
@@ -195,8 +196,8 @@ func (w *worker) joined(n int) bool {
 		b.Message.Origin.Standalone() {
 		return false
 	}
-	if a.Message.Album != "" || b.Message.Album != "" {
-		return a.Message.Album == b.Message.Album
+	if a.Message.Album != "" && a.Message.Album == b.Message.Album {
+		return true
 	}
 	if b.Message.Edits != "" {
 		return slices.ContainsFunc(w.waiting[:n], func(r bus.Received) bool {

@@ -3,6 +3,7 @@ package telegram_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -113,6 +114,48 @@ func TestAlbum(t *testing.T) {
 	}
 	if got[0].Text != "which one?" || got[1].Text != "" {
 		t.Errorf("the captions are %q and %q", got[0].Text, got[1].Text)
+	}
+}
+
+// Messages that one person sends one right after another have the same Album if they can be parts
+// of one text.
+func TestPartsOfText(t *testing.T) {
+	api, c, _ := start(t)
+	api.AddGroup(-5, "club")
+	long := strings.Repeat("😀", 1024)
+	for _, tt := range []struct {
+		name   string
+		second telegramtest.Message
+		extra  map[string]any
+		joined bool
+	}{
+		{"at once", telegramtest.Message{Text: "b"}, nil, true},
+		{"long, too", telegramtest.Message{Text: long}, nil, true},
+		{"two seconds later", telegramtest.Message{Text: "b"}, map[string]any{"date": 102}, true},
+		{"three seconds later", telegramtest.Message{Text: "b"}, map[string]any{"date": 103}, false},
+		{"another person", telegramtest.Message{User: 43, Text: "b"}, nil, false},
+		{"another chat", telegramtest.Message{Chat: -5, Text: "b"}, nil, false},
+		{"a command", telegramtest.Message{Text: "/stop"}, nil, false},
+		{"a reply", telegramtest.Message{Text: "b", ReplyTo: 1}, nil, false},
+		{"forwarded", telegramtest.Message{Text: "b"}, map[string]any{"forward_origin": map[string]any{
+			"type": "hidden_user", "sender_user_name": "Eve"}}, false},
+		{"a file", telegramtest.Message{Text: "b",
+			File: &telegramtest.File{Kind: "photo", Data: []byte("x")}}, nil, false},
+	} {
+		at := func(m telegramtest.Message, extra map[string]any) telegramtest.Message {
+			if m.User == 0 {
+				m.User = 42
+			}
+			m.Extra = map[string]any{"date": 100}
+			maps.Copy(m.Extra, extra)
+			return m
+		}
+		api.Deliver(at(telegramtest.Message{Text: long}, nil), at(tt.second, tt.extra),
+			at(telegramtest.Message{Text: "c"}, map[string]any{"date": 200}))
+		got := receive(t, api, c)
+		if got[0].Album == "" || (got[0].Album == got[1].Album) != tt.joined || got[2].Album != "" {
+			t.Errorf("%s: the albums are %q, %q and %q", tt.name, got[0].Album, got[1].Album, got[2].Album)
+		}
 	}
 }
 

@@ -1,15 +1,19 @@
 package telegram
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf16"
 
 	"gateway/bus"
 	"gateway/channels"
+	"gateway/channels/recent"
 )
 
 // allowedUpdates are the kinds of updates that the gateway reads.
@@ -22,11 +26,13 @@ type receiver struct {
 	me      user
 	in      channels.Intake
 	presses chan string // ids of stored callback queries; further ones are dropped
+	texts   *recent.Map[writer, longText]
 }
 
 // newReceiver returns the receiver for one run. me is the account of the bot.
 func newReceiver(c *Channel, me user, in channels.Intake) *receiver {
-	return &receiver{Channel: c, me: me, in: in, presses: make(chan string, 64)}
+	return &receiver{Channel: c, me: me, in: in, presses: make(chan string, 64),
+		texts: recent.New[writer, longText](maxTexts)}
 }
 
 // pollTime is how long Telegram waits for an update before it answers.
@@ -129,7 +135,11 @@ func (r *receiver) translate(
 func (r *receiver) read(ctx context.Context, u *update) (bus.InboundMessage, bool) {
 	switch {
 	case u.Message != nil:
-		return r.inbound(u.Message)
+		m, ok := r.inbound(u.Message)
+		if ok {
+			r.joinText(&m, u.Message)
+		}
+		return m, ok
 	case u.Edited != nil:
 		return r.edited(u.Edited)
 	case u.Callback != nil:
@@ -208,3 +218,40 @@ func (r *receiver) joined(m *member) (bus.InboundMessage, bool) {
 
 // inGroup has the membership states in which the bot receives the group's messages.
 var inGroup = map[string]bool{"member": true, "administrator": true, "restricted": true}
+
+// A writer is a person in a chat or topic.
+type writer struct {
+	in     bus.Address
+	sender string
+}
+
+// A longText is a text that may have been cut off. Apps send a text that is longer than a message
+// can be as several messages, one right after another, and nothing in these says so.
+type longText struct {
+	key  string // of all its parts
+	date int64  // of the last one
+}
+
+const (
+	maxTexts   = 64          // writers whose newest text is remembered
+	leastCut   = maxText / 2 // UTF-16 units of a part that is not the last: apps cut at a blank line
+	longestGap = 2           // seconds between two parts
+)
+
+// joinText gives the parts of a text the same Album. The first one has an Album although it may be
+// the only one, so that the agent waits a moment for others.
+func (r *receiver) joinText(in *bus.InboundMessage, m *message) {
+	by := writer{in.From, in.Sender.ID}
+	before, follows := r.texts.Delete(by)
+	if m.Text == "" || in.Album != "" || in.Forwarded != "" { // a forwarded one has another author
+		return
+	}
+	if follows && m.Date-before.date <= longestGap && in.ReplyTo == nil &&
+		!strings.HasPrefix(m.Text, "/") {
+		in.Album = before.key
+	}
+	if len(utf16.Encode([]rune(m.Text))) >= leastCut {
+		in.Album = cmp.Or(in.Album, "text "+in.ID)
+		r.texts.Put(by, longText{in.Album, m.Date})
+	}
+}

@@ -100,7 +100,7 @@ var imports = map[string]string{
 	"agent/tools/message":            "store store/plaintext bus session agent/tool",
 	"agent/tools/spawn":              "store store/plaintext bus session agent/tool",
 	"agent/tools/web":                "agent/extract agent/extract/document agent/guard agent/tool",
-	"channels/telegram":              "bus channels channels/markup",
+	"channels/telegram":              "bus channels channels/markup channels/recent",
 	"channels/telegram/telegramtest": "channels/channeltest/notifier channels/channeltest/faults",
 	"channels/discord":               "bus channels channels/markup channels/recent",
 	"channels/discord/discordtest":   "channels/channeltest/notifier channels/channeltest/faults",

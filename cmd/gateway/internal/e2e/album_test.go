@@ -89,3 +89,31 @@ func TestAlbumThroughKill(t *testing.T) {
 		t.Errorf("the agent has seen %d pictures, want 2", n)
 	}
 }
+
+// TestLongTextInParts checks that a text that Telegram's apps send as several messages, because it
+// is too long for one, is one message for the agent, although only its beginning mentions the bot.
+func TestLongTextInParts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{channel: quiet + "\ngroups = [-42]",
+		answer: func(r openaitest.Request) openaitest.Reply {
+			text := r.Messages[len(r.Messages)-1].Content
+			return say("it ends with " + text[len(text)-8:])
+		}})
+	w.telegram.AddGroup(-42, "Garden")
+	w.run()
+	for _, chat := range []int64{-42, bobID} {
+		part := telegramtest.Message{Chat: chat, User: bobID}
+		first, second, third := part, part, part
+		first.Text = "@gateway_bot summarise: " + strings.Repeat("cake and tea ", 300)
+		second.Text = strings.Repeat("tea and cake ", 300)
+		third.Text = "the end."
+		w.telegram.Deliver(first, second, third)
+		w.received()
+	}
+	for _, chat := range []int64{-42, bobID} {
+		w.await("an answer", func() bool { return len(w.texts(chat)) > 0 })
+		if texts := w.texts(chat); texts[0] != "it ends with the end." {
+			t.Errorf("chat %d shows %q", chat, texts)
+		}
+	}
+}
