@@ -89,6 +89,8 @@ func readInput(ctx context.Context, s *Screen, lines chan<- string) {
 	defer close(lines)
 	for {
 		line, err := s.readLine()
+		// JSON would make each byte in another encoding three bytes long, which must count.
+		line = strings.ToValidUTF8(line, "\ufffd")
 		if line != "" {
 			select {
 			case lines <- line:

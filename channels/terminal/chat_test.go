@@ -212,6 +212,20 @@ func TestScriptLineTooLong(t *testing.T) {
 	})
 }
 
+// Text in another encoding counts as long as the gateway gets it.
+func TestScriptInOtherEncoding(t *testing.T) {
+	const word = "caf\xe9 " // in Latin-1
+	atDesk(t, strings.NewReader(word+"\n"+strings.Repeat(word, maxText/6)+"\n"),
+		func(d *chatFixture) {
+			d.wantSaid("caf\ufffd")
+			d.answers("a", "ok")
+			if synctest.Wait(); !d.ended || d.err == nil || !strings.Contains(d.err.Error(), "too long") {
+				t.Errorf("Chat = %v", d.err)
+			}
+			d.wantSaid("caf\ufffd")
+		})
+}
+
 // If the connection is lost, the person is told so, and also that a message may not have been
 // received.
 func TestConnectionLost(t *testing.T) {
