@@ -23,16 +23,16 @@ const allowedUpdates = `["message","edited_message","callback_query","my_chat_me
 // A receiver is the state of one call of Run.
 type receiver struct {
 	*Channel
-	me      user
-	in      channels.Intake
-	presses chan string // ids of stored callback queries; further ones are dropped
-	texts   *recent.Map[writer, longText]
+	me       user
+	in       channels.Intake
+	presses  chan string // ids of stored callback queries; further ones are dropped
+	previous *recent.Map[writer, previous]
 }
 
 // newReceiver returns the receiver for one run. me is the account of the bot.
 func newReceiver(c *Channel, me user, in channels.Intake) *receiver {
 	return &receiver{Channel: c, me: me, in: in, presses: make(chan string, 64),
-		texts: recent.New[writer, longText](maxTexts)}
+		previous: recent.New[writer, previous](maxWriters)}
 }
 
 // pollTime is how long Telegram waits for an update before it answers.
@@ -137,7 +137,7 @@ func (r *receiver) read(ctx context.Context, u *update) (bus.InboundMessage, boo
 	case u.Message != nil:
 		m, ok := r.inbound(u.Message)
 		if ok {
-			r.joinText(&m, u.Message)
+			r.join(&m, u.Message)
 		}
 		return m, ok
 	case u.Edited != nil:
@@ -225,33 +225,40 @@ type writer struct {
 	sender string
 }
 
-// A longText is a text that may have been cut off. Apps send a text that is longer than a message
-// can be as several messages, one right after another, and nothing in these says so.
-type longText struct {
-	key  string // of all its parts
-	date int64  // of the last one
+// A previous is the newest message of a writer.
+type previous struct {
+	date      int64
+	addressed bool
+	text      string // key of the text that may have further parts, or ""
 }
 
 const (
-	maxTexts   = 64          // writers whose newest text is remembered
+	maxWriters = 256         // writers whose newest message is remembered
 	leastCut   = maxText / 2 // UTF-16 units of a part that is not the last: apps cut at a blank line
-	longestGap = 2           // seconds between two parts
+	longestGap = 2           // seconds between two messages that were sent as one
 )
 
-// joinText gives the parts of a text the same Album. The first one has an Album although it may be
-// the only one, so that the agent waits a moment for others.
-func (r *receiver) joinText(in *bus.InboundMessage, m *message) {
+// join marks what a person has sent as one and Telegram delivers as several messages, one right
+// after another. The parts of a text that is too long for a message get the same Album. The first
+// one has an Album although it may be the only one, so that the agent waits a moment for others.
+// What is forwarded with a comment is for whom the comment is.
+func (r *receiver) join(in *bus.InboundMessage, m *message) {
 	by := writer{in.From, in.Sender.ID}
-	before, follows := r.texts.Delete(by)
-	if m.Text == "" || in.Album != "" || in.Forwarded != "" { // a forwarded one has another author
-		return
+	before, follows := r.previous.Get(by)
+	follows = follows && m.Date-before.date <= longestGap && in.ReplyTo == nil
+	now := previous{date: m.Date}
+	switch {
+	case in.Forwarded != "":
+		in.Addressed = in.Addressed || follows && before.addressed
+	case m.Text != "":
+		if follows && !strings.HasPrefix(m.Text, "/") {
+			in.Album = before.text
+		}
+		if len(utf16.Encode([]rune(m.Text))) >= leastCut {
+			in.Album = cmp.Or(in.Album, "text "+in.ID)
+			now.text = in.Album
+		}
 	}
-	if follows && m.Date-before.date <= longestGap && in.ReplyTo == nil &&
-		!strings.HasPrefix(m.Text, "/") {
-		in.Album = before.key
-	}
-	if len(utf16.Encode([]rune(m.Text))) >= leastCut {
-		in.Album = cmp.Or(in.Album, "text "+in.ID)
-		r.texts.Put(by, longText{in.Album, m.Date})
-	}
+	now.addressed = in.Addressed
+	r.previous.Put(by, now)
 }

@@ -117,3 +117,25 @@ func TestLongTextInParts(t *testing.T) {
 		}
 	}
 }
+
+// TestForwardWithComment checks that the agent gets what somebody has forwarded to a group together
+// with a comment that mentions it. Telegram delivers the comment first.
+func TestForwardWithComment(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: repeat, channel: quiet + "\ngroups = [-42]"})
+	w.model.Keep(10)
+	w.telegram.AddGroup(-42, "Garden")
+	w.run()
+	w.telegram.Deliver(
+		telegramtest.Message{Chat: -42, User: bobID, Text: "@gateway_bot is this true?"},
+		telegramtest.Message{Chat: -42, User: bobID, Text: "roses are blue", Extra: map[string]any{
+			"forward_origin": map[string]any{"type": "hidden_user", "sender_user_name": "Eve"}}})
+	w.received()
+	w.telegram.Say(-42, bobID, "@gateway_bot well?")
+	w.await("an answer", func() bool { return heard(w, -42, "well?") })
+	list := w.model.Requests()
+	told := fmt.Sprint(list[len(list)-1].Messages)
+	if !strings.Contains(told, "roses are blue") || strings.Contains(told, "What was said") {
+		t.Errorf("the agent was told %s", told)
+	}
+}
