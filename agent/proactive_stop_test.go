@@ -271,3 +271,28 @@ func TestFailingJobThatAsked(t *testing.T) {
 		w.wantQuiet()
 	})
 }
+
+// If the members of a group have conversations of their own, posts to hooks are answered in another
+// session. /stop also ends a turn there, with the sub-agent for which it waits.
+func TestStopEndsPostBesideSpeakers(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.scope(bus.PerSpeaker)
+		sub := w.spawning()
+		w.model.Queue(spawns(true, "look"))
+		sub.Queue(held(llmtest.Say("found"), make(chan struct{})))
+		w.start()
+		post := w.inGroup("", "news")
+		post.Role, post.Origin = bus.User, bus.Origin{Kind: bus.Hook, Label: "h"}
+		w.put(post)
+		w.sleep(time.Minute)
+		stop := w.inGroup("a", "/stop")
+		stop.Role = bus.Owner
+		w.put(stop)
+		w.wantQuiet()
+		w.wantTold("Stopped, with one sub-agent, with one job.")
+		if n := w.d.pool.Counts(); n != (pool.Counts{}) {
+			t.Errorf("%+v are left", n)
+		}
+	})
+}

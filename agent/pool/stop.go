@@ -42,7 +42,7 @@ type Stopping struct {
 	by     bus.InboundMessage
 	extent command.Extent
 
-	jobs     []session.Key  // sessions of the jobs and hooks of key; they may have sub-agents
+	jobs     []session.Key  // sessions of the jobs and hooks of keys(); they may have sub-agents
 	theirs   []bus.Received // messages that wait in those sessions
 	waiting  []bus.Received // messages that wait in the session itself
 	starting []bus.Received // the batch that is becoming a turn
@@ -72,8 +72,8 @@ func (st *Stopper) find(m bus.InboundMessage, e command.Extent) *Stopping {
 	s := &Stopping{d: st, key: session.Of(m), by: m, extent: e}
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	for _, k := range st.below(s.keys(), true) {
-		if k.Proactive() {
+	for _, k := range append(st.below(s.keys(), true), s.keys()[1:]...) {
+		if k.Proactive() || k.IsConversation() {
 			s.jobs = append(s.jobs, k)
 			s.theirs = append(s.theirs, st.pendingLocked(k)...)
 		}
@@ -175,12 +175,18 @@ func (s *Stopping) end(tx *store.Tx) (e command.Stopped, err error) {
 			e.Tasks++
 		}
 	}
-	t, err := session.RunningTurn(tx, s.key)
-	if err != nil {
-		return e, err
-	}
-	if t != nil {
-		e.Turn = true
+	for _, key := range s.keys() {
+		t, err := session.RunningTurn(tx, key)
+		switch {
+		case err != nil:
+			return e, err
+		case t == nil:
+			continue
+		case key == s.key:
+			e.Turn = true
+		default: // of a job or a hook of the chat
+			e.Jobs++
+		}
 		turns = append(turns, *t)
 	}
 	for i := range turns {
@@ -245,13 +251,13 @@ func (s *Stopping) discard(tx *store.Tx, e *command.Stopped) error {
 // own.
 func isKept(r bus.Received) bool { return r.Message.Origin.Standalone() }
 
-// cancelStopped ends the worker of the session keys[0], and the workers of the sessions that work
-// for any of keys. It leaves out jobs and hooks unless jobs is set. by is the message that ended
-// their turns, or nil if no person did.
+// cancelStopped ends the workers of the sessions keys, and those of the sessions that work for any
+// of keys. It leaves out jobs and hooks unless jobs is set. by is the message that ended their
+// turns, or nil if no person did.
 func (st *Stopper) cancelStopped(keys []session.Key, jobs bool, by *bus.InboundMessage) {
 	key := keys[0]
 	st.mu.Lock()
-	for _, k := range append(st.below(keys, jobs), key) {
+	for _, k := range append(st.below(keys, jobs), keys...) {
 		gone := func(r bus.Received) bool { return k != key || !isKept(r) }
 		delete(st.queued, k)
 		if p, ok := st.suspended[k]; ok {
