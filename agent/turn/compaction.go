@@ -12,6 +12,7 @@ import (
 	"gateway/agent/policy"
 	"gateway/agent/prompt"
 	"gateway/session"
+	"gateway/store"
 )
 
 // Notes replace the older part of a conversation when it does not fit into the prompt, when the
@@ -144,4 +145,15 @@ func (t *conversation) excess() (state []byte, tooLarge bool) {
 	most, aim := t.room()
 	need := t.env.Calls.Estimates.Bytes(t.settings.ModelID, size-aim)
 	return background.CompactState(need), size > most
+}
+
+// addCompaction adds a background task that makes notes if the prompt has become too large, so that
+// the next turn need not wait for them. It reports whether it added one.
+func (t *runner) addCompaction(tx *store.Tx) (bool, error) {
+	state, tooLarge := t.conv.excess()
+	if t.isTask() || t.Scope == "" || !tooLarge {
+		return false, nil
+	}
+	return true, t.env.Background.Add(tx, background.Task{Work: background.Work{
+		Kind: background.Compact, Scope: t.Scope, Session: t.Session.String()}, State: state})
 }

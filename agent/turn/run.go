@@ -13,10 +13,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"time"
 
-	"gateway/agent/llm"
 	"gateway/agent/observe"
 	"gateway/agent/question"
 	"gateway/bus"
@@ -160,6 +161,22 @@ func (t *runner) attempt(ctx context.Context, batch []bus.Received) (out *Outcom
 	return out, err
 }
 
+// recovering runs t. A panic ends this turn and nothing else.
+func (t *runner) recovering(ctx context.Context, batch []bus.Received) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			t.logger().ErrorContext(ctx, "turn panicked", "panic", fmt.Sprint(p),
+				"stack", string(debug.Stack()), "panics", t.env.Counters.Panics.Add(1))
+			t.mailbox.Claimed(ctx, errPanic)
+			err = t.refuse(ctx, batch, SayPanic)
+		}
+	}()
+	return t.run(ctx, batch)
+}
+
+// errPanic reports that the turn has panicked.
+var errPanic = errors.New("the turn has panicked")
+
 // stopped writes the usage of a turn that was ended from outside. If the turn still runs, the stop
 // was meant for the session's previous turn: then stopped returns the turn. If nobody
 // has stopped it, its transcript lacks its messages. Then the turn fails, because it can't go on.
@@ -182,6 +199,70 @@ func (t *runner) stopped(ctx context.Context) (resume *session.Turn, err error) 
 		return nil, t.fail(ctx, SayBroken)
 	}
 	return running, nil
+}
+
+// refuse tells the chat why t has failed, even if t has not begun.
+func (t *runner) refuse(ctx context.Context, batch []bus.Received, say string) error {
+	if t.ID != 0 {
+		return t.fail(ctx, say)
+	}
+	t.refused = true
+	return t.env.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+		waited := false
+		for _, r := range batch {
+			ok, err := t.env.Inbox.Answer(tx, r.Seq)
+			if err != nil {
+				return err
+			}
+			waited = waited || ok
+		}
+		if !waited {
+			return nil // a command has dropped the messages
+		}
+		return t.deliverFailure(tx, t.preview.outbound(say))
+	})
+}
+
+// abandon ends a turn that can't be ended with an answer, so that the chat is not blocked. If the
+// failure can't be reported to the job or the agent that began the turn, only the chat reads it.
+func (t *runner) abandon(ctx context.Context, batch []bus.Received, cause error) error {
+	t.logger().ErrorContext(ctx, "turn not ended in order", "err", cause)
+	out := bus.OutboundMessage{To: t.Address, ReplyTo: t.ReplyTo, Text: SayBroken, Answers: t.answers}
+	err := t.abandonWith(ctx, batch, func(tx *store.Tx) error { return t.deliverFailure(tx, out) })
+	if err != nil && !store.IsLost(err) {
+		err = t.abandonWith(ctx, batch, func(tx *store.Tx) error {
+			return t.env.Outbox.Put(tx, out, t.env.Now())
+		})
+	}
+	if err != nil && !store.IsLost(err) { // recoverPending retries it later
+		t.logger().ErrorContext(ctx, "turn not ended", "err", err)
+		return nil
+	}
+	t.env.Inbox.Wake() // a sub-agent may have put its outcome into the inbox
+	return err
+}
+
+// abandonWith ends a turn without an answer. report reports the failure in the same transaction.
+func (t *runner) abandonWith(
+	ctx context.Context, batch []bus.Received, report func(tx *store.Tx) error,
+) error {
+	return t.env.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+		for _, r := range batch {
+			if _, err := t.env.Inbox.Drop(tx, r.Seq); err != nil {
+				return err
+			}
+		}
+		if t.ID != 0 {
+			err := session.EndTurn(tx, &t.Turn, session.Failed, t.env.Now())
+			if err == nil {
+				err = t.env.Inbox.Finish(tx, t.ID)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return report(tx)
+	})
 }
 
 // logger returns the logger of t.
@@ -216,11 +297,4 @@ func (t *runner) ending(err error) observe.TurnEnd {
 	}
 	e.State = cmp.Or(e.State, session.Running)
 	return e
-}
-
-// toolEnd describes how the call c has ended.
-func (t *toolRound) toolEnd(c llm.ToolCall, d callResult, err error) observe.ToolEnd {
-	_, unknown := t.tools.Lookup(c.Name)
-	return observe.ToolEnd{Known: unknown == nil, Waits: d.asks != nil || d.result.Wait != nil,
-		Err: err}
 }

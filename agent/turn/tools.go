@@ -17,6 +17,7 @@ import (
 	"gateway/agent/attachment"
 	"gateway/agent/background"
 	"gateway/agent/llm"
+	"gateway/agent/observe"
 	"gateway/agent/policy"
 	"gateway/agent/prompt"
 	"gateway/agent/question"
@@ -522,4 +523,21 @@ func compactJSON(arguments string) string {
 		return arguments
 	}
 	return b.String()
+}
+
+// toolEnd describes how the call c has ended.
+func (t *toolRound) toolEnd(c llm.ToolCall, d callResult, err error) observe.ToolEnd {
+	_, unknown := t.tools.Lookup(c.Name)
+	return observe.ToolEnd{Known: unknown == nil, Waits: d.asks != nil || d.result.Wait != nil,
+		Err: err}
+}
+
+// addVersion adds a background task that records a version of the documents, if the turn may have
+// changed some. [Run] wakes the tasks.
+func (t *toolRound) addVersion(tx *store.Tx) error {
+	if !t.wrote || t.env.Documents == nil {
+		return nil
+	}
+	return t.env.Background.Add(tx, background.Task{Work: background.Work{
+		Kind: background.Version, Scope: t.Scope}})
 }

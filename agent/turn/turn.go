@@ -8,7 +8,6 @@ import (
 	"time"
 	"unicode"
 
-	"gateway/agent/background"
 	"gateway/agent/llm"
 	"gateway/agent/persona"
 	"gateway/agent/prompt"
@@ -396,27 +395,6 @@ func (t *runner) boundary(ctx context.Context) error {
 		t.addWriters(batch)
 	}
 	return nil
-}
-
-// addCompaction adds a background task that makes notes if the prompt has become too large, so that
-// the next turn need not wait for them. It reports whether it added one.
-func (t *runner) addCompaction(tx *store.Tx) (bool, error) {
-	state, tooLarge := t.conv.excess()
-	if t.isTask() || t.Scope == "" || !tooLarge {
-		return false, nil
-	}
-	return true, t.env.Background.Add(tx, background.Task{Work: background.Work{
-		Kind: background.Compact, Scope: t.Scope, Session: t.Session.String()}, State: state})
-}
-
-// addVersion adds a background task that records a version of the documents, if the turn may have
-// changed some. [Run] wakes the tasks.
-func (t *toolRound) addVersion(tx *store.Tx) error {
-	if !t.wrote || t.env.Documents == nil {
-		return nil
-	}
-	return t.env.Background.Add(tx, background.Task{Work: background.Work{
-		Kind: background.Version, Scope: t.Scope}})
 }
 
 // end ends st in tx with its last messages.
