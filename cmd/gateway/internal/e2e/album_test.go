@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.mau.fi/whatsmeow/proto/waCommon"
@@ -15,11 +16,6 @@ import (
 	"gateway/channels/telegram/telegramtest"
 	"gateway/channels/whatsapp/whatsapptest"
 )
-
-// seen is a model that counts the pictures in the newest message.
-func seen(r openaitest.Request) openaitest.Reply {
-	return say(fmt.Sprintf("I see %d pictures", len(r.Messages[len(r.Messages)-1].Images)))
-}
 
 // album makes Bob send an album to the group. The caption, which mentions the bot, is that of one
 // of the pictures.
@@ -48,19 +44,33 @@ func (o *onWhatsApp) album(pictures [][]byte, captioned int) {
 // one of them mentions it, whichever that is.
 func TestAlbumInGroup(t *testing.T) {
 	t.Parallel()
-	w, platforms := joinPlatforms(t, "streaming = false\n", seen)
-	w.run()
+	var mu sync.Mutex
+	seen := make(map[string]bool) // pictures in requests
+	look := func(r openaitest.Request) openaitest.Reply {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, m := range r.Messages {
+			for _, im := range m.Images {
+				seen[string(im.Data)] = true
+			}
+		}
+		return repeat(r)
+	}
+	w, platforms := openPlatforms(t, "streaming = false\n", look)
 	o := platforms["whatsapp"].(*onWhatsApp)
 	s := &scene{chatPlatform: o, t: t, name: "whatsapp", w: w}
 	s.until("the gateway", s.ready)
-	o.sayGroup("hello all", false)
 	for captioned := range 3 {
 		o.album([][]byte{pixels(30 + captioned), pixels(40 + captioned), pixels(50 + captioned)},
 			captioned)
-		s.until("an answer", func() bool { return len(o.group()) == captioned+1 })
-		if got := o.group()[captioned]; !strings.Contains(got, "I see 3 pictures") {
-			t.Errorf("with a caption at picture %d, the answer is %q", captioned, got)
+		o.sayGroup(fmt.Sprintf("well %d?", captioned), true)
+		s.until("an answer", func() bool { return has(s.group(), fmt.Sprintf("well %d?", captioned)) })
+		mu.Lock()
+		if n := len(seen); n != 3*(captioned+1) {
+			t.Errorf("with a caption at picture %d of an album, the agent has seen %d pictures, want %d",
+				captioned, n, 3*(captioned+1))
 		}
+		mu.Unlock()
 	}
 }
 
