@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"gateway/bus"
 	"gateway/channels/gate"
@@ -179,6 +180,26 @@ func TestAlbum(t *testing.T) {
 	})
 }
 
+// What a person forwards to a group is for the agent if a message of theirs that follows at once
+// is.
+func TestForwardWithComment(t *testing.T) {
+	atDoor(t, func(d *gateFixture) {
+		p := gate.Policy{Groups: []string{"g"}}
+		forwarded := func(id, sender string) bus.InboundMessage {
+			m := inGroup("g", false, message(id, sender, "news "+id))
+			m.Forwarded = "Eve"
+			return m
+		}
+		d.publish(p, forwarded("1", "bob"))
+		time.Sleep(3 * time.Second)
+		d.publish(p, forwarded("2", "bob"), forwarded("3", "ann"),
+			inGroup("g", false, message("4", "bob", "hm")))
+		time.Sleep(2 * time.Second)
+		d.publish(p, inGroup("g", true, message("5", "bob", "true?")))
+		d.wantInbox("guest news 2", "guest true?")
+	})
+}
+
 // In the groups that are listed for it, short voice messages are stored in the inbox to be
 // transcribed, but nobody sees a mark on them. Beyond the sender's rate, they are only context.
 func TestOverheard(t *testing.T) {
@@ -198,6 +219,7 @@ func TestOverheard(t *testing.T) {
 		d.wantInbox()
 		d.publish(p, voice("g1", "6"), voice("g1", "7"), voice("g1", "8"), voice("g1", "9"))
 		d.wantInbox("guest ", "guest ")
+		time.Sleep(3 * time.Second) // otherwise it would be a comment on what is forwarded
 		d.publish(p, inGroup("g1", true, message("10", "bob", "to you")))
 		d.wantInbox("guest ", "guest ", "guest to you")
 		if n := len(*marks); n != 1 {

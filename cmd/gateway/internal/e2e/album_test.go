@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"gateway/agent/llm/openai/openaitest"
+	"gateway/channels/discord/discordtest"
 	"gateway/channels/telegram/telegramtest"
 	"gateway/channels/whatsapp/whatsapptest"
 )
@@ -129,23 +130,45 @@ func TestLongTextInParts(t *testing.T) {
 }
 
 // TestForwardWithComment checks that the agent gets what somebody has forwarded to a group together
-// with a comment that mentions it. Telegram delivers the comment first.
+// with a comment that mentions it. Telegram delivers the comment first, Discord and WhatsApp last.
 func TestForwardWithComment(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, worldOptions{answer: repeat, channel: quiet + "\ngroups = [-42]"})
-	w.model.Keep(10)
-	w.telegram.AddGroup(-42, "Garden")
-	w.run()
-	w.telegram.Deliver(
-		telegramtest.Message{Chat: -42, User: bobID, Text: "@gateway_bot is this true?"},
-		telegramtest.Message{Chat: -42, User: bobID, Text: "roses are blue", Extra: map[string]any{
-			"forward_origin": map[string]any{"type": "hidden_user", "sender_user_name": "Eve"}}})
-	w.received()
-	w.telegram.Say(-42, bobID, "@gateway_bot well?")
-	w.await("an answer", func() bool { return heard(w, -42, "well?") })
-	list := w.model.Requests()
-	told := fmt.Sprint(list[len(list)-1].Messages)
-	if !strings.Contains(told, "roses are blue") || strings.Contains(told, "What was said") {
-		t.Errorf("the agent was told %s", told)
+	const news = "roses are blue"
+	w, platforms := openPlatforms(t, "streaming = false\n", repeat)
+	w.model.Keep(100)
+	forward := map[string]func(){
+		"telegram": func() {
+			platforms["telegram"].(*onTelegram).Deliver(
+				telegramtest.Message{Chat: groupID, User: bobID, Text: "@gateway_bot is this true?"},
+				telegramtest.Message{Chat: groupID, User: bobID, Text: news, Extra: map[string]any{
+					"forward_origin": map[string]any{"type": "hidden_user", "sender_user_name": "Eve"}}})
+		},
+		"discord": func() {
+			o := platforms["discord"].(*onDiscord)
+			o.Deliver(discordtest.Message{Channel: "30", User: "8", Extra: map[string]any{
+				"message_reference": map[string]any{"type": 1, "channel_id": "31", "message_id": "5"},
+				"message_snapshots": []any{map[string]any{"message": map[string]any{"content": news}}}}})
+			o.sayGroup("is this true?", true)
+		},
+		"whatsapp": func() {
+			o := platforms["whatsapp"].(*onWhatsApp)
+			_, err := o.bob.Send(t.Context(), o.garden, &waE2E.Message{
+				ExtendedTextMessage: &waE2E.ExtendedTextMessage{Text: proto.String(news),
+					ContextInfo: &waE2E.ContextInfo{IsForwarded: proto.Bool(true)}}})
+			o.must(err)
+			o.sayGroup("is this true?", true)
+		},
+	}
+	for name, o := range platforms {
+		s := &scene{chatPlatform: o, t: t, name: name, w: w}
+		s.until("the gateway", s.ready)
+		forward[name]()
+		s.sayGroup("well, "+name+"?", true)
+		s.until("an answer", func() bool { return has(s.group(), "well, "+name+"?") })
+		list := w.model.Requests()
+		told := fmt.Sprint(list[len(list)-1].Messages)
+		if !strings.Contains(told, news) || strings.Contains(told, "What was said") {
+			t.Errorf("on %s the agent was told %s", name, told)
+		}
 	}
 }
