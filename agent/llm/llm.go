@@ -120,7 +120,15 @@ type Response struct {
 	Message Message // Role is Assistant
 	Finish  Finish
 	Usage   Usage  // zero if the provider sent none
+	Refused Usage  // of answers before this one of which a content filter left nothing
 	Model   string // configured name of the model that answered
+}
+
+// Spent returns the usage to pay for r.
+func (r *Response) Spent() Usage {
+	u := r.Usage
+	u.Add(r.Refused)
+	return u
 }
 
 // An Event is a piece of a streamed answer.

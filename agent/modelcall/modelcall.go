@@ -131,14 +131,15 @@ func (c *Calls) Complete(req llm.Request, resp *llm.Response) {
 
 // bill writes the usage of a call that is not part of a turn.
 func (c *Calls) bill(ctx context.Context, who budget.Spender, resp *llm.Response) error {
-	cost := c.Ledger.Price(resp.Model, resp.Usage)
+	used := resp.Spent()
+	cost := c.Ledger.Price(resp.Model, used)
 	var learnt prompt.Calibration
 	err := c.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) (err error) {
 		who := who
 		if !who.Session.IsZero() {
 			_, exists, err := session.Named(tx, who.Session.String())
 			if err == nil {
-				err = session.Spend(tx, who.Session, session.Bill{Usage: resp.Usage, Cost: cost})
+				err = session.Spend(tx, who.Session, session.Bill{Usage: used, Cost: cost})
 			}
 			if err != nil {
 				return err
@@ -152,7 +153,7 @@ func (c *Calls) bill(ctx context.Context, who budget.Spender, resp *llm.Response
 			return err
 		}
 		return c.Count(tx, who,
-			budget.Entry{Model: resp.Model, Calls: 1, Usage: resp.Usage, Cost: cost})
+			budget.Entry{Model: resp.Model, Calls: 1, Usage: used, Cost: cost})
 	})
 	if err == nil {
 		c.Estimates.Saved(learnt)
@@ -270,7 +271,7 @@ func (w *Watch) End(resp *llm.Response, err error) {
 	e := observe.ModelEnd{First: w.first, Err: err}
 	if resp != nil {
 		e.Model, e.Usage = resp.Model, resp.Usage
-		e.Cost = w.calls.Ledger.Price(resp.Model, resp.Usage)
+		e.Cost = w.calls.Ledger.Price(resp.Model, resp.Spent())
 	}
 	w.ended(e)
 }

@@ -71,7 +71,7 @@ func (t *modelCaller) ask(ctx context.Context) (resp *llm.Response, err error) {
 			t.costs.bill.session.Context = ev.Response.Usage.Input
 			t.conv.prompt = ev.Response.Usage.Input + ev.Response.Usage.Output
 			t.shortened = false
-			t.costs.spend(hold, ev.Response.Model, ev.Response.Usage)
+			t.costs.spend(hold, ev.Response.Model, ev.Response.Spent())
 			return ev.Response, nil
 		}
 	}

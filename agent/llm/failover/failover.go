@@ -45,7 +45,8 @@ type Options struct {
 // the Chain tries the next model at once, and also if a content filter left nothing of the answer.
 // The exceptions are [llm.ContextTooLong], [llm.NoImages], [llm.TooManyImages] and
 // [llm.BadThoughts]: the Chain returns them, because only the caller can change the conversation.
-// If all models fail, the Chain returns the last model's error.
+// If all models fail, the Chain returns the last model's error, but rather a refusal of the content:
+// the caller may leave out what was refused.
 type Chain struct {
 	links []*link
 	log   *slog.Logger
@@ -73,15 +74,20 @@ func (c *Chain) Efforts() []llm.Effort { return llm.Efforts(c.links[0].Model) }
 func (c *Chain) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event, error] {
 	return func(yield func(llm.Event, error) bool) {
 		t := &try{yield: yield}
-		var err error
+		var err, refusal error
 		models := c.order()
 		for i, l := range models {
 			t.more = i < len(models)-1
 			err = c.ask(ctx, l, req, t)
 			if err == nil || t.broken || ctx.Err() != nil || forCaller(kindOf(err)) {
+				refusal = nil
 				break
 			}
+			if kindOf(err) == llm.ContentRefused {
+				refusal = err
+			}
 		}
+		err = cmp.Or(refusal, err)
 		if err != nil && !t.broken {
 			yield(llm.Event{}, err)
 		}
@@ -167,9 +173,10 @@ var errNoEnd = errors.New("failover: stream ended without a response")
 // A try is the state of one call, over all its attempts.
 type try struct {
 	yield  func(llm.Event, error) bool
-	more   bool // another model follows, which answers if this one refuses
-	shown  bool // the user sees text of a failed attempt
-	broken bool // the consumer has broken out of the loop
+	more   bool      // another model follows, which answers if this one refuses
+	spent  llm.Usage // of refused answers
+	shown  bool      // the user sees text of a failed attempt
+	broken bool      // the consumer has broken out of the loop
 }
 
 // run makes one attempt and passes on its events. It returns the error that ended the attempt.
@@ -181,8 +188,12 @@ func (t *try) run(ctx context.Context, m llm.Model, req llm.Request) error {
 		if err != nil {
 			return err
 		}
-		if r := e.Response; r != nil && t.more && isRefusal(r) {
-			return &llm.Error{Kind: llm.ContentRefused, Model: r.Model}
+		if r := e.Response; r != nil {
+			if t.more && isRefusal(r) {
+				t.spent.Add(r.Usage)
+				return &llm.Error{Kind: llm.ContentRefused, Model: r.Model}
+			}
+			r.Refused.Add(t.spent)
 		}
 		if !t.pass(e) || e.Response != nil {
 			return nil

@@ -125,6 +125,26 @@ func TestFilteredAnswer(t *testing.T) {
 	}
 }
 
+// A refusal counts more than the error of a later model, because the caller may leave out what was
+// refused. The usage of a refused answer is that of the answer in its place.
+func TestRefusalCounts(t *testing.T) {
+	refused := llmtest.Func("refused", func(llm.Request) llmtest.Step {
+		return llmtest.Step{Finish: llm.FinishFiltered, Usage: llm.Usage{Input: 100}}
+	})
+	_, _, err := collect(t.Context(), chain(refused, always(llm.Unauthorized, 0)))
+	if err == nil || kindOf(err) != llm.ContentRefused {
+		t.Errorf("with a later model that fails: %v, want a refusal", err)
+	}
+	for e, err := range chain(refused, steady("good")).Stream(t.Context(), question) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := e.Response; r != nil && r.Spent().Input != r.Usage.Input+100 {
+			t.Errorf("the answer counts %+v, beside the refused one %+v", r.Usage, r.Refused)
+		}
+	}
+}
+
 func TestRetrySucceeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := llmtest.New("a", llmtest.Fail(llm.Overloaded), llmtest.Say("fine"))
