@@ -164,8 +164,8 @@ func first(list []Delivery, err error) (*Delivery, error) {
 }
 
 // LastSent returns the platform's ids of the newest sent message to the conversation of d that
-// precedes d. It returns none if ten thousand deliveries lie between the two: that many take longer
-// than the difference between two clocks, for which a search needs the ids.
+// precedes d. To stay fast it examines only the ten thousand deliveries before d. If it returns
+// none, a search for d on the platform goes by the clock.
 func (out *Outbox) LastSent(q store.Queryer, d *Delivery) (ids []string, err error) {
 	list, err := readOutbox(q, "state = 'sent' AND account = $1 AND chat = $2 AND thread = $3 "+
 		"AND id < $4 AND id > $4 - 10000 ORDER BY id DESC LIMIT 1",

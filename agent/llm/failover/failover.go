@@ -45,8 +45,8 @@ type Options struct {
 // the Chain tries the next model at once, and also if a content filter left nothing of the answer.
 // The exceptions are [llm.ContextTooLong], [llm.NoImages], [llm.TooManyImages] and
 // [llm.BadThoughts]: the Chain returns them, because only the caller can change the conversation.
-// If all models fail, the Chain returns the last model's error, but rather a refusal of the content:
-// the caller may leave out what was refused.
+// If all models fail, the Chain returns the last model's error. If one of them has refused the
+// content, the Chain returns that error instead, because the caller may leave something out.
 type Chain struct {
 	links []*link
 	log   *slog.Logger
