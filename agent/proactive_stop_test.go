@@ -296,3 +296,31 @@ func TestStopEndsPostBesideSpeakers(t *testing.T) {
 		}
 	})
 }
+
+// /stop keeps a post that waits for the turn of another one, in whichever session that is.
+func TestStopKeepsNextPost(t *testing.T) {
+	t.Parallel()
+	for _, scope := range []bus.SessionScope{bus.PerChat, bus.PerSpeaker} {
+		t.Run(string(scope), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.scope(scope)
+				w.model.Queue(held(llmtest.Say("of the post"), make(chan struct{})),
+					llmtest.Say("of the next post"))
+				w.start()
+				for _, text := range []string{"news", "more news"} {
+					post := w.inGroup("", text)
+					post.Role, post.Origin = bus.User, bus.Origin{Kind: bus.Hook, Label: "h"}
+					w.put(post)
+				}
+				stop := w.inGroup("a", "/stop")
+				stop.Role = bus.Owner
+				w.put(stop)
+				w.wantQuiet()
+				told := w.outbox("g")
+				if last := told[len(told)-1].Text; last != "of the next post" {
+					t.Errorf("at last people were told %q", last)
+				}
+			})
+		})
+	}
+}

@@ -75,7 +75,11 @@ func (st *Stopper) find(m bus.InboundMessage, e command.Extent) *Stopping {
 	for _, k := range append(st.below(s.keys(), true), s.keys()[1:]...) {
 		if k.Proactive() || k.IsConversation() {
 			s.jobs = append(s.jobs, k)
-			s.theirs = append(s.theirs, st.pendingLocked(k)...)
+			for _, r := range st.pendingLocked(k) {
+				if k.Proactive() || !isKept(r) {
+					s.theirs = append(s.theirs, r)
+				}
+			}
 		}
 	}
 	if p, ok := st.suspended[s.key]; ok {
@@ -255,10 +259,9 @@ func isKept(r bus.Received) bool { return r.Message.Origin.Standalone() }
 // of keys. It leaves out jobs and hooks unless jobs is set. by is the message that ended their
 // turns, or nil if no person did.
 func (st *Stopper) cancelStopped(keys []session.Key, jobs bool, by *bus.InboundMessage) {
-	key := keys[0]
 	st.mu.Lock()
 	for _, k := range append(st.below(keys, jobs), keys...) {
-		gone := func(r bus.Received) bool { return k != key || !isKept(r) }
+		gone := func(r bus.Received) bool { return !slices.Contains(keys, k) || !isKept(r) }
 		delete(st.queued, k)
 		if p, ok := st.suspended[k]; ok {
 			p.waiting = slices.DeleteFunc(slices.Clone(p.waiting), gone)
