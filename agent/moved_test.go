@@ -377,6 +377,40 @@ func TestAnswerBesideQuestion(t *testing.T) {
 	})
 }
 
+// If both turns have asked the same person, the answer goes to the newer question.
+func TestAnswerToNewerQuestion(t *testing.T) {
+	t.Parallel()
+	for _, fromBefore := range []bool{false, true} {
+		t.Run(fmt.Sprint(fromBefore), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				release := make(chan struct{})
+				here, before := []string{"How?" + byReply}, []string{"begun", "Which?" + byReply}
+				newer, older := &here, &before
+				if fromBefore {
+					newer, older = older, newer
+					close(release)
+				}
+				w.startsBeside(w.inMoved("a", "work"), held(asksFor("How?"), release))
+				if !fromBefore {
+					close(release)
+					w.sleep(time.Minute)
+				}
+				w.model.Queue(llmtest.Say("first"), llmtest.Say("second"))
+				w.put(w.inMoved("a", "one"))
+				w.sleep(time.Minute)
+				*newer = append(*newer, "first")
+				w.wantAnswers("g", before...)
+				w.wantAnswers("g2", here...)
+				w.put(w.inMoved("a", "two"))
+				w.wantQuiet()
+				*older = append(*older, "second")
+				w.wantAnswers("g", before...)
+				w.wantAnswers("g2", here...)
+			})
+		})
+	}
+}
+
 // A post to a hook in a supergroup does not wait until somebody has answered a question from
 // before, even if the message before it does.
 func TestPostBehindQuestion(t *testing.T) {

@@ -350,8 +350,8 @@ func (pl *Pool) Enqueue(
 	key := session.Of(r.Message)
 	person := r.Message.Origin.Kind == bus.Person
 	pl.mu.Lock()
-	decidesBefore := false
-	if before := session.Before(r.Message); pl.suspended[before] != nil {
+	before, decidesBefore := session.Before(r.Message), false
+	if pl.suspended[before] != nil {
 		pl.markDue(before)
 		decidesBefore = decides(&pl.suspended[before].question, r)
 	}
@@ -367,8 +367,12 @@ func (pl *Pool) Enqueue(
 		}
 		if len(p.waiting) < bound || !person || decidesBefore || decides(&p.question, r) {
 			p.waiting, p.fullNotified = append(p.waiting, r), false
+			keys := []session.Key{key}
+			if decidesBefore && pl.suspended[before].question.ID > p.question.ID {
+				keys = []session.Key{before, key} // r answers the newer question
+			}
 			pl.mu.Unlock()
-			return false, false, review{pl}.run(ctx, work, key)
+			return false, false, review{pl}.all(ctx, work, keys)
 		}
 		tell = !p.fullNotified
 		p.fullNotified = true

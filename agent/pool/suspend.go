@@ -43,16 +43,21 @@ func (pl *Pool) ReviewDue(ctx, work context.Context) error {
 		}
 	}
 	pl.mu.Unlock()
+	return review{pl}.all(ctx, work, keys)
+}
+
+// A review decides whether a suspended turn continues.
+type review struct{ *Pool }
+
+// all reviews the suspended turns of keys, in order.
+func (rv review) all(ctx, work context.Context, keys []session.Key) error {
 	for _, key := range keys {
-		if err := (review{pl}).run(ctx, work, key); err != nil {
+		if err := rv.run(ctx, work, key); err != nil {
 			return err
 		}
 	}
 	return nil
 }
-
-// A review decides whether a suspended turn continues.
-type review struct{ *Pool }
 
 // run decides the question of a suspended turn if possible, and resumes the turn if the question is
 // decided.
