@@ -10,6 +10,7 @@ import (
 	"gateway/agent/command"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/pool"
+	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
 	"gateway/bus"
 	"gateway/memory"
@@ -316,15 +317,15 @@ func TestCommandInMovedGroup(t *testing.T) {
 }
 
 // startsBeside gives a sub-agent a task in a group, moves the group, and begins a turn there with a
-// message and a step of the model. When the sub-agent is ready, its outcome begins a turn of the
-// session from before, which asks a person "Which?". The messages of meanwhile come before that.
+// message and the step here of the model. When the sub-agent is ready, its outcome begins a turn of
+// the session from before, with the step before. The messages of meanwhile come before that.
 func (w *world) startsBeside(
-	m bus.InboundMessage, s llmtest.Step, meanwhile ...bus.InboundMessage,
+	m bus.InboundMessage, here, before llmtest.Step, meanwhile ...bus.InboundMessage,
 ) {
 	w.t.Helper()
 	found := make(chan struct{})
-	sub := w.spawning(ask.New())
-	w.model.Queue(spawns(false, "look"), llmtest.Say("begun"), s)
+	sub := w.spawning(ask.New(), act("look", tool.Once, always("looked")))
+	w.model.Queue(spawns(false, "look"), llmtest.Say("begun"), here)
 	sub.Queue(held(llmtest.Say("found"), found))
 	w.start()
 	hello := w.inGroup("a", "hello")
@@ -334,7 +335,7 @@ func (w *world) startsBeside(
 	w.put(m)
 	w.sleep(time.Minute)
 	w.put(meanwhile...)
-	w.model.Queue(asksFor("Which?"))
+	w.model.Queue(before)
 	close(found)
 	w.sleep(time.Minute)
 }
@@ -348,7 +349,8 @@ func TestAnswerBesideTurn(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.opts.QueueMode = mode
 				release := make(chan struct{})
-				w.startsBeside(w.inMoved("a", "work"), held(llmtest.Say("worked"), release))
+				w.startsBeside(w.inMoved("a", "work"), held(llmtest.Say("worked"), release),
+					asksFor("Which?"))
 				w.model.Queue(llmtest.Say("fine"))
 				w.put(w.inMoved("a", "this"))
 				w.sleep(time.Minute)
@@ -365,7 +367,7 @@ func TestAnswerBesideTurn(t *testing.T) {
 func TestAnswerBesideQuestion(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.startsBeside(w.inMoved("b", "work"), asksFor("How?"))
+		w.startsBeside(w.inMoved("b", "work"), asksFor("How?"), asksFor("Which?"))
 		w.model.Queue(llmtest.Say("fine"))
 		w.put(w.inMoved("a", "this"))
 		w.sleep(time.Minute)
@@ -390,7 +392,8 @@ func TestAnswerToNewerQuestion(t *testing.T) {
 					newer, older = older, newer
 					close(release)
 				}
-				w.startsBeside(w.inMoved("a", "work"), held(asksFor("How?"), release))
+				w.startsBeside(w.inMoved("a", "work"), held(asksFor("How?"), release),
+					asksFor("Which?"))
 				if !fromBefore {
 					close(release)
 					w.sleep(time.Minute)
@@ -411,6 +414,48 @@ func TestAnswerToNewerQuestion(t *testing.T) {
 	}
 }
 
+// People can steer or interrupt their turn in the supergroup while a turn from before runs or waits
+// for somebody else.
+func TestSteerBesideTurn(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []pool.Mode{pool.Steer, pool.Interrupt} {
+		for _, asks := range []bool{false, true} {
+			t.Run(fmt.Sprint(mode, asks), func(t *testing.T) {
+				inWorld(t, func(w *world) {
+					w.opts.QueueMode = mode
+					work, release := make(chan struct{}), make(chan struct{})
+					step := asksFor("Which?")
+					if !asks {
+						step = held(llmtest.Say("found it"), release)
+					}
+					w.startsBeside(w.inMoved("b", "work"), held(uses("look"), work), step)
+					w.model.Queue(llmtest.Say("worked"))
+					w.put(w.inMoved("b", "the other file"))
+					if mode == pool.Steer {
+						close(work)
+					}
+					w.sleep(time.Minute)
+					w.wantAnswers("g2", "worked")
+					asked := w.request(5).Messages
+					if text := asked[len(asked)-1].Text; !strings.Contains(text, "the other file") {
+						t.Errorf("the newest message for the model is %q", text)
+					}
+					if asks {
+						w.model.Queue(llmtest.Say("fine"))
+						w.put(w.inMoved("a", "this"))
+					}
+					close(release)
+					w.wantQuiet()
+					w.wantAnswers("g2", "worked")
+					if n := w.d.pool.Counts(); n.Workers+n.Suspended != 0 {
+						t.Errorf("%+v are left", n)
+					}
+				})
+			})
+		}
+	}
+}
+
 // A post to a hook in a supergroup does not wait until somebody has answered a question from
 // before, even if the message before it does.
 func TestPostBehindQuestion(t *testing.T) {
@@ -421,7 +466,7 @@ func TestPostBehindQuestion(t *testing.T) {
 		post := w.inMoved("a", "news")
 		post.PreviousChat, post.Origin = "", bus.Origin{Kind: bus.Hook, Label: "h"}
 		w.startsBeside(w.inMoved("b", "work"), held(llmtest.Say("worked"), release),
-			w.inMoved("b", "more"), post)
+			asksFor("Which?"), w.inMoved("b", "more"), post)
 		w.model.Queue(llmtest.Say("of the post"))
 		close(release)
 		w.sleep(time.Minute)

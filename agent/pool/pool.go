@@ -350,10 +350,9 @@ func (pl *Pool) Enqueue(
 	key := session.Of(r.Message)
 	person := r.Message.Origin.Kind == bus.Person
 	pl.mu.Lock()
-	before, decidesBefore := session.Before(r.Message), false
+	before, forBefore := session.Before(r.Message), decidesBefore(pl, r)
 	if pl.suspended[before] != nil {
 		pl.markDue(before)
-		decidesBefore = decides(&pl.suspended[before].question, r)
 	}
 	p, ok := pl.suspended[key]
 	if w := pl.workers[key]; ok || w != nil && w.isBehind() {
@@ -365,10 +364,10 @@ func (pl *Pool) Enqueue(
 			pl.mu.Unlock()
 			return false, false, nil
 		}
-		if len(p.waiting) < bound || !person || decidesBefore || decides(&p.question, r) {
+		if len(p.waiting) < bound || !person || forBefore || decides(&p.question, r) {
 			p.waiting, p.fullNotified = append(p.waiting, r), false
 			keys := []session.Key{key}
-			if decidesBefore && pl.suspended[before].question.ID > p.question.ID {
+			if forBefore && pl.suspended[before].question.ID > p.question.ID {
 				keys = []session.Key{before, key} // r answers the newer question
 			}
 			pl.mu.Unlock()
@@ -393,13 +392,13 @@ func (pl *Pool) Enqueue(
 		pl.mu.Unlock()
 		return false, false, nil
 	}
-	if len(w.waiting) < bound || !person || decidesBefore {
+	if len(w.waiting) < bound || !person || forBefore {
 		w.waiting = append(w.waiting, r)
 		w.arrived = pl.env.Now()
 		w.fullNotified = false
 		if pl.Mode(key) == Interrupt && w.cancel != nil && !w.standalone && person &&
 			!slices.ContainsFunc(w.waiting, w.isOther) && // only the same person interrupts
-			!isBehind(pl, &r.Message) { // r may answer the question of another turn
+			!forBefore {
 			w.cancel(turn.ErrInterrupted)
 		}
 		w.ring()

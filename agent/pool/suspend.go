@@ -259,6 +259,13 @@ func decides(q *question.Question, r bus.Received) bool {
 	return ok
 }
 
+// decidesBefore reports whether r decides a question that was asked in its group before that moved.
+// pl.mu is held.
+func decidesBefore(pl *Pool, r bus.Received) bool {
+	p, ok := pl.suspended[session.Before(r.Message)]
+	return ok && decides(&p.question, r)
+}
+
 // chosenAnswer returns the option that text selects by number or wording, or text as the user's own
 // words. A button sends the number. A number that a person has written may also be the wording of
 // an option, which they then mean. The answer for a tool has no further words.

@@ -45,16 +45,15 @@ func (w *worker) ring() {
 	}
 }
 
-// isBehind reports whether the next turn of w must wait behind another session. The pool's mu is
-// held.
+// isBehind reports whether the next turn of w must wait because the group of its message has moved,
+// and the session from before still has work. A turn in place of an interrupted one waits only if
+// its message decides a question of that session. The pool's mu is held.
 func (w *worker) isBehind() bool {
-	return w.resume == nil && len(w.waiting) > 0 && isBehind(w.pool, &w.waiting[0].Message)
-}
-
-// isBehind reports whether m must wait because its group has moved, and the session from before
-// still has work. pl.mu is held.
-func isBehind(pl *Pool, m *bus.InboundMessage) bool {
-	return m.PreviousChat != "" && pl.has(session.Before(*m))
+	if w.resume != nil || len(w.waiting) == 0 {
+		return false
+	}
+	return decidesBefore(w.pool, w.waiting[0]) ||
+		len(w.unanswered) == 0 && w.pool.has(session.Before(w.waiting[0].Message))
 }
 
 // run works until no message waits, the dispatcher drains, or the store is lost.
@@ -226,12 +225,12 @@ func (w *worker) Next(files bool) []bus.Received {
 }
 
 // asked returns how many of the waiting messages a turn that answers by may claim: all before the
-// first one that needs a turn of its own or is behind another session. A suspect needs one, because
-// it may crash its turn. The pool's mu is held.
+// first one that needs a turn of its own or decides a question of another session. A suspect needs
+// one, because it may crash its turn. The pool's mu is held.
 func (w *worker) asked(by asker) int {
 	i := slices.IndexFunc(w.waiting, func(r bus.Received) bool {
 		return r.Message.Origin.Standalone() || IsSuspect(r) || by.isOther(r.Message) ||
-			isBehind(w.pool, &r.Message)
+			decidesBefore(w.pool, r)
 	})
 	if i < 0 {
 		return len(w.waiting)
