@@ -1,13 +1,21 @@
 package pool
 
 import (
+	"context"
+	"log/slog"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
+	"gateway/agent/modelcall"
+	"gateway/agent/observe"
+	"gateway/agent/question"
 	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/bus/bustest"
+	"gateway/session"
+	"gateway/store"
 )
 
 // Pending also returns messages that a worker has claimed but not yet written in a transaction.
@@ -32,4 +40,44 @@ func TestPending(t *testing.T) {
 	if n := len(d.Pending(w.key)); n != 2 {
 		t.Errorf("%d messages are pending after the first was written, want 2", n)
 	}
+}
+
+// As soon as a turn no longer runs, its worker has no turn to resume. The worker must not change
+// that later: the dispatching goroutine may read it meanwhile.
+func TestResumedTurnEnds(t *testing.T) {
+	t.Parallel()
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "gateway.db"),
+		[]store.Migration{bus.Migration, session.Migration, question.Migration}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	env := &turn.Env{DB: db, Inbox: bus.NewInbox(), Calls: &modelcall.Calls{Observer: observe.Noop{}},
+		Logger: slog.New(slog.DiscardHandler), Counters: new(turn.Counters), Now: time.Now}
+	pl, st := New(env, nil, Snapshot{}), &session.Turn{ID: 1, Session: bustest.Session("test/a")}
+	w := &worker{pool: pl, key: st.Session, resume: st}
+	ended := false
+	err = w.run(leaving{t.Context(), func() {
+		pl.mu.Lock()
+		defer pl.mu.Unlock()
+		if ended = true; w.resume != nil {
+			t.Error("the turn has ended, but is still to be resumed")
+		}
+	}})
+	if !ended {
+		t.Errorf("the turn has not ended: %v", err)
+	}
+}
+
+// A leaving is a context that calls left when a context that was made from it ends.
+type leaving struct {
+	context.Context
+	left func()
+}
+
+// Done makes the context package use AfterFunc, not the context within.
+func (leaving) Done() <-chan struct{} { return make(chan struct{}) }
+
+func (l leaving) AfterFunc(func()) (stop func() bool) {
+	return func() bool { l.left(); return true }
 }

@@ -15,12 +15,12 @@ import (
 // A worker runs the turns of one session, one after another, while messages wait. It is the
 // [turn.Mailbox] of the running turn.
 type worker struct {
-	pool   *Pool
-	key    session.Key
-	wake   chan struct{} // signalled when waiting grows
-	resume *session.Turn // turn of an earlier process to finish first
+	pool *Pool
+	key  session.Key
+	wake chan struct{} // signalled when waiting grows
 
 	// The pool's mu guards:
+	resume       *session.Turn // turn of an earlier process to finish first
 	waiting      []bus.Received
 	claiming     []bus.Received // removed from waiting, but not in a transaction yet
 	arrived      time.Time      // when the newest waiting message arrived
@@ -58,11 +58,10 @@ func (w *worker) isBehind() bool {
 
 // run works until no message waits, the dispatcher drains, or the store is lost.
 func (w *worker) run(ctx context.Context) error {
-	if w.resume != nil {
+	if w.resume != nil { // only turn, which this goroutine calls, changes it
 		if err := w.turn(ctx, w.resume, nil); err != nil {
 			return err
 		}
-		w.resume = nil
 	}
 	for !w.suspended {
 		batch := w.next(ctx)
@@ -373,7 +372,7 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 		d.suspend(w, out)
 	}
 	d.mu.Lock()
-	w.cancel, w.unanswered = nil, out.Unanswered
+	w.cancel, w.resume, w.unanswered = nil, nil, out.Unanswered
 	d.mu.Unlock()
 	if err == nil && out.Resume != nil {
 		return w.turn(ctx, out.Resume, nil)
