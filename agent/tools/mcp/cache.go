@@ -64,8 +64,9 @@ func newCache(s Server, o *Options) cache {
 	if o.Cache == "" {
 		return cache{}
 	}
+	// In another folder it is still the same server.
 	return cache{filepath.Join(o.Cache, s.Name+".json"), s.hash(),
-		hashOf(s.Name, s.Command, s.Dir, s.URL)}
+		hashOf(s.Name, s.Command, s.URL)}
 }
 
 // read reads the file. It returns nil if there is none for this server. Without a catalog the

@@ -18,8 +18,8 @@ import (
 )
 
 // A changed tool keeps its old description until an owner agrees to the change, also after a
-// restart of the gateway with other settings of the server. The code of one change can't be used
-// for another change.
+// restart of the gateway with other settings of the server or another workspace. The code of one
+// change can't be used for another change.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	var version atomic.Int32
@@ -84,6 +84,7 @@ func TestHold(t *testing.T) {
 	}
 	end()
 	s.Allow, s.Header = []string{"look"}, map[string]string{"X-Team": "red"}
+	s.Dir = t.TempDir()
 	_, _, end = begin("Looks, version 0.")
 	end()
 	version.Store(2)
