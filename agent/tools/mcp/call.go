@@ -107,14 +107,13 @@ func (s *caller) callOnce(
 	defer end()
 	bound, done := l.bind(ctx)
 	defer done()
-	// The transport records here whether the request was sent, and whether the endpoint knew the
-	// session.
+	// The transport records here whether the request was sent, and the status of the response.
 	var first post
 	err = do(context.WithValue(bound, postKey{}, &first), l.session)
 	switch {
 	case err != nil && context.Cause(ctx) == errTimeout:
 		return errTimeout
-	case err != nil && ctx.Err() == nil && first.unknown.Load():
+	case err != nil && ctx.Err() == nil && first.lostSession(err):
 		// The request ended the link. The library's error may describe that end instead of the
 		// cause.
 		return fmt.Errorf("%w: %w", sdk.ErrSessionMissing, err)

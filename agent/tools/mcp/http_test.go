@@ -3,6 +3,7 @@ package mcp
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -192,6 +193,49 @@ func TestRefusedSession(t *testing.T) {
 		if why := c.servers[0].login.problem(); why != "" && tt.kind != wary {
 			t.Errorf("an endpoint %s: %s", tt.kind, why)
 		}
+	}
+}
+
+// An endpoint that requires a login for one tool, and says so in a message of the protocol, refuses
+// only the calls of this tool. Other calls on the same connection go on.
+func TestLoginForOneTool(t *testing.T) {
+	t.Parallel()
+	var sessions, refused atomic.Int32
+	e := newEndpoint(t, stateful)
+	inner := *e.handler.Load()
+	var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body) // an incomplete body is not a call
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		var call struct {
+			ID any `json:"id"`
+		}
+		switch {
+		case bytes.Contains(body, []byte(`"count"`)) && json.Unmarshal(body, &call) == nil:
+			refused.Add(1)
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			w.WriteHeader(http.StatusUnauthorized)
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%v,"error":{"code":-32000,"message":"log in"}}`,
+				call.ID)
+			return
+		case bytes.Contains(body, []byte(`"initialize"`)):
+			sessions.Add(1)
+		}
+		inner.ServeHTTP(w, r)
+	})
+	e.handler.Store(&h)
+	c, box := run(t, &Options{HTTP: web(t)}, Server{Name: "s", URL: e.URL})
+	awaitState(t, c, Connected)
+	err := c.servers[0].caller.use(t.Context(), tool.Once, func(
+		ctx context.Context, _ *sdk.ClientSession,
+	) error {
+		_, err := box.call(t, "mcp_s_count")
+		wantError(t, err, "the MCP server s refuses the call: ", "log in")
+		return ctx.Err()
+	})
+	if err != nil || sessions.Load() != 1 || refused.Load() != 1 {
+		t.Errorf("the other call got %v; %d sessions, %d refusals; want 1 of both", err,
+			sessions.Load(), refused.Load())
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -62,9 +63,7 @@ func (s *dialer) overHTTP(life context.Context) (*connection, error) {
 		}
 		resp, err := send(r)
 		if first && err == nil && r.Header.Get("Mcp-Session-Id") != "" {
-			// A challenge, too, may be about the session. If not, a new session gets it as well.
-			p.unknown.Store(resp.StatusCode == http.StatusNotFound ||
-				resp.StatusCode == http.StatusUnauthorized)
+			p.status.Store(int32(resp.StatusCode))
 		}
 		// A request with Last-Event-Id may continue the stream of a call.
 		if !sse && err == nil && r.Method == http.MethodGet && r.Header.Get("Last-Event-Id") == "" &&
@@ -129,8 +128,22 @@ func (s *dialer) refusal(err error) error {
 // A post is the state of the first POST request of a call. The library may send another one, to
 // cancel the call, with the same context.
 type post struct {
-	begun   atomic.Bool
-	unknown atomic.Bool // the endpoint may not know the session; it did nothing
+	begun  atomic.Bool
+	status atomic.Int32 // of the response, if the request had a session
+}
+
+// lostSession reports whether the endpoint may not know the session of the request that ended with
+// err. Then it did nothing.
+func (p *post) lostSession(err error) bool {
+	switch p.status.Load() {
+	case http.StatusNotFound:
+		return true
+	case http.StatusUnauthorized:
+		// A challenge, too, may be about the session. If not, a new session gets it as well. But if
+		// the endpoint answers the call, the library keeps the session, with all its calls.
+		return !errors.Is(err, &jsonrpc.Error{Code: codeRejected})
+	}
+	return false
 }
 
 // maxRefusal is how many bytes of a response are searched for the reason of a refusal.
