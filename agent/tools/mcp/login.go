@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -82,6 +84,7 @@ type login struct {
 	Server
 	file   string // "" stores nothing
 	http   *http.Client
+	log    *slog.Logger
 	change func() // called after each change of the token; may be nil
 
 	view atomic.Pointer[loginView]
@@ -115,7 +118,8 @@ func newLogin(s Server, o *Options) *login {
 	base := *cmp.Or(s.HTTP, o.HTTP, &http.Client{})
 	base.Timeout = startTimeout
 	base.Transport = doer(ownIssuer(cmp.Or(base.Transport, http.DefaultTransport), s.URL))
-	l := &login{Server: s, http: &base, change: o.Changed, lock: make(chan struct{}, 1)}
+	l := &login{Server: s, http: &base, log: o.Logger, change: o.Changed,
+		lock: make(chan struct{}, 1)}
 	l.view.Store(new(loginView))
 	if o.Cache != "" {
 		l.file = filepath.Join(o.Cache, s.Name+".login")
@@ -384,17 +388,6 @@ func (l *login) ask(why *authChallenge) {
 	}
 }
 
-// union returns the elements of a and b without duplicates.
-func union(a, b []string) []string {
-	all := slices.Clone(a)
-	for _, v := range b {
-		if !slices.Contains(all, v) {
-			all = append(all, v)
-		}
-	}
-	return all
-}
-
 // begin begins a login and returns the link that a person has to open. A goroutine waits for
 // finish.
 func (l *login) begin(ctx context.Context) (string, error) {
@@ -425,7 +418,9 @@ func (l *login) begin(ctx context.Context) (string, error) {
 		defer cancel()
 		defer close(p.done)
 		defer func() {
-			if recover() != nil { // the library panics if the registration is null
+			if e := recover(); e != nil { // the library panics if the registration is null
+				l.log.ErrorContext(life, "mcp login panicked", "server", l.Name, "panic", fmt.Sprint(e),
+					"stack", string(debug.Stack()))
 				p.err = errors.New("its authorization server gives an answer that can't be read")
 			}
 		}()

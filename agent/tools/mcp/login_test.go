@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -77,9 +78,15 @@ func TestNullRegistration(t *testing.T) {
 		fmt.Fprint(w, "null")
 	}))
 	t.Cleanup(e.Close)
-	c := New([]Server{{Name: "s", URL: e.URL}}, &Options{HTTP: web(t)})
+	var logged syncBuffer
+	c := New([]Server{{Name: "s", URL: e.URL}}, &Options{HTTP: web(t),
+		Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 	_, err := c.Login(t.Context(), "s")
 	wantError(t, err, "can't be logged in to", "an answer that can't be read")
+	if got := logged.String(); !strings.Contains(got, "nil pointer") ||
+		!strings.Contains(got, "login.go") {
+		t.Errorf("the log is %q, want the panic with its stack", got)
+	}
 	c.servers[0].login.drop() // must return
 }
 

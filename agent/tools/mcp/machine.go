@@ -144,6 +144,17 @@ func (l *login) registration(
 	return me
 }
 
+// union returns the elements of a and b without duplicates.
+func union(a, b []string) []string {
+	all := slices.Clone(a)
+	for _, v := range b {
+		if !slices.Contains(all, v) {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
 // offlineAccess is the scope that permits renewals.
 const offlineAccess = "offline_access"
 
