@@ -87,7 +87,8 @@ func (c cache) read() (*cacheEntry, error) {
 	if err := json.NewDecoder(io.LimitReader(f, maxCache)).Decode(&k); err != nil {
 		return nil, fmt.Errorf("mcp: read the cache: %w", err)
 	}
-	if k.old = k.Hash != c.hash; k.old && k.Server != c.server {
+	// Without Server, an earlier version wrote the file, probably for the same server.
+	if k.old = k.Hash != c.hash; k.old && k.Server != "" && k.Server != c.server {
 		return nil, nil
 	}
 	return &k, nil

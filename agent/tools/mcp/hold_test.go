@@ -2,10 +2,13 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -173,6 +176,29 @@ func TestHoldStores(t *testing.T) {
 	s.restore(t.Context())
 	if s.review.adopt(t.Context(), list(2)); told != 2 {
 		t.Errorf("the owners were told %d times, the last change twice", told)
+	}
+}
+
+// A cache file of earlier versions does not say for which server it is. After a change of the
+// settings, it counts nevertheless.
+func TestHoldOfEarlierVersion(t *testing.T) {
+	t.Parallel()
+	options := &Options{Cache: t.TempDir()}
+	s := Server{Name: "s", URL: "http://127.0.0.1:1"}
+	data, err := json.Marshal(map[string]any{"hash": s.hash(),
+		"catalog": catalog{Tools: []definition{{Name: "look"}}}})
+	if err == nil {
+		err = os.WriteFile(filepath.Join(options.Cache, "s.json"), data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Allow = []string{"look"}
+	one := New([]Server{s}, options).servers[0]
+	one.restore(t.Context())
+	one.review.adopt(t.Context(), catalog{Tools: []definition{{Name: "look", Description: "new"}}})
+	if one.review.held == nil {
+		t.Error("a change of the tools does not wait for an agreement")
 	}
 }
 
