@@ -28,7 +28,7 @@ type reloader struct {
 	load    Loader
 	hangup  <-chan os.Signal
 	current *config.Config // in use; only run accesses it
-	gone    bool           // the file was missing at the last reload; only run accesses it
+	gone    bool           // the file was missing or empty at the last reload; only run accesses it
 	apply   func(*config.Config)
 	log     *slog.Logger
 
@@ -91,10 +91,12 @@ func (r *reloader) run(ctx context.Context) error {
 // at level info only if somebody asked for the reload.
 func (r *reloader) reload(ctx context.Context, asked bool) {
 	next, err := r.load()
-	// Some editors move a file away before they write it anew. Without this check all settings
-	// would become the defaults meanwhile.
-	r.gone = err == nil && r.current.FileExists && !next.FileExists
-	if r.gone {
+	// Some editors move a file away or empty it before they write it anew, and a full disk leaves it
+	// empty. Without this check all settings, such as rules, would become the defaults meanwhile.
+	r.gone = err == nil && r.current.HasContent() && !next.HasContent()
+	if r.gone && next.FileExists {
+		err = errors.New(r.current.File + " is empty; write it again")
+	} else if r.gone {
 		err = errors.New(r.current.File + " is gone; write it again")
 	}
 	if err != nil {

@@ -50,12 +50,22 @@ func TestReloadKeepsLocalModel(t *testing.T) {
 	}
 }
 
-// A configuration file that was missing during a reload, and comes back as it was, is read again.
+// A configuration file that was missing or empty during a reload, and comes back as it was, is read
+// again. Meanwhile the earlier settings apply, and not the defaults.
 func TestReloadFindsFileAgain(t *testing.T) {
+	for name, lose := range map[string]func(path string) error{
+		"missing": os.Remove,
+		"empty":   func(path string) error { return os.Truncate(path, 0) },
+	} {
+		t.Run(name, func(t *testing.T) { testLostFile(t, lose) })
+	}
+}
+
+func testLostFile(t *testing.T, lose func(path string) error) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "config.toml")
 	write := func() {
-		if err := os.WriteFile(path, []byte("[log]\nlevel = \"warn\"\n"), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte("[tools.exec]\nuser = \"deny\"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -69,8 +79,8 @@ func TestReloadFindsFileAgain(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		hangup := make(chan os.Signal)
-		r := &reloader{load: load, hangup: hangup, current: current,
-			apply: func(*config.Config) {}, log: slog.New(slog.DiscardHandler)}
+		r := &reloader{load: load, hangup: hangup, current: current, log: slog.New(slog.DiscardHandler),
+			apply: func(cfg *config.Config) { t.Errorf("the rules became %+v", cfg.Tools) }}
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		defer wg.Wait()
@@ -81,13 +91,13 @@ func TestReloadFindsFileAgain(t *testing.T) {
 			}
 		})
 		time.Sleep(time.Minute)
-		if err := os.Remove(path); err != nil {
+		if err := lose(path); err != nil {
 			t.Fatal(err)
 		}
 		hangup <- os.Interrupt // any signal
 		synctest.Wait()
 		if _, _, trouble := r.state(); trouble == nil {
-			t.Fatal("a missing file is no trouble")
+			t.Error("a lost file is no trouble")
 		}
 		write()
 		time.Sleep(time.Minute)

@@ -18,9 +18,12 @@ func Merge(old, new *Config) *Config {
 	v.Set(reflect.ValueOf(old).Elem())
 	mergeTable(v, reflect.ValueOf(new).Elem())
 	c := v.Addr().Interface().(*Config)
-	c.FileExists, c.Agent.Undecided = new.FileExists, new.Agent.Undecided
+	c.FileExists, c.content, c.Agent.Undecided = new.FileExists, new.content, new.Agent.Undecided
 	return c
 }
+
+// HasContent reports whether the configuration file exists and is not empty.
+func (c *Config) HasContent() bool { return c.content }
 
 // mergeTable sets the live fields of a struct to their values in from.
 func mergeTable(to, from reflect.Value) {

@@ -57,6 +57,7 @@ type Config struct {
 
 // findings hold what the loader has found besides the settings.
 type findings struct {
+	content    bool      // the file exists and is not empty
 	unresolved []problem // references to secrets that don't exist
 	mistakes   []problem // ignored mistakes: see [LoadLenient]
 	exposed    []string  // secrets without the type [Secret]: in variables and URLs

@@ -51,7 +51,7 @@ func (l *loader) load(path string) (*Config, error) {
 	}
 	c, err := l.parse(path, src)
 	if c != nil {
-		c.File, c.FileExists = path, !missing
+		c.File, c.FileExists, c.content = path, !missing, len(src) > 0
 	}
 	return c, err
 }
