@@ -2,9 +2,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/signal"
@@ -43,11 +45,30 @@ func runCommand(ctx context.Context) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal kills the process
-	err := plainUsage(NewCommand().ExecuteContext(ctx))
+	root := NewCommand()
+	out := &output{to: root.OutOrStdout()}
+	root.SetOut(out)
+	err := plainUsage(root.ExecuteContext(ctx))
 	if errors.Is(err, app.ErrRestart) && ctx.Err() != nil {
 		return nil // a signal came during the restart
 	}
-	return err
+	return cmp.Or(err, out.lost)
+}
+
+// An output keeps the first error of its writes, because the methods with which commands print
+// return none.
+type output struct {
+	to   io.Writer
+	lost error
+}
+
+// Write implements [io.Writer].
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.to.Write(p)
+	if err != nil && o.lost == nil {
+		o.lost = fmt.Errorf("the output is not complete: %w", err)
+	}
+	return n, err
 }
 
 // exitCode prints an error and returns the exit code for it.
