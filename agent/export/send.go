@@ -7,6 +7,7 @@ import (
 
 	"gateway/agent/background"
 	"gateway/bus"
+	"gateway/memory"
 )
 
 // Media stores files.
@@ -42,23 +43,22 @@ func (s *Sender) Do(ctx context.Context, t *background.Task) (background.Outcome
 	}
 	out := *t.Notice
 	chat := background.ChatOf(out.To)
-	// The archive goes through a pipe, so it is never in memory as a whole.
+	// The archive goes through a pipe, so it is never in memory as a whole. It is written here and
+	// not on another goroutine, so that the caller can recover from a panic.
 	pr, pw := io.Pipe()
-	written := make(chan error, 1)
+	var a bus.Attachment
+	var err error
+	stored := make(chan struct{})
 	go func() {
-		archive := NewZip(pw, min(maxArchive, s.MaxFile), s.Now())
-		err := s.Write(ctx, t.Scope, []bus.Address{chat}, archive)
-		if err == nil {
-			err = archive.Close()
-		}
-		written <- err
-		pw.CloseWithError(err)
+		defer close(stored)
+		a, err = s.Files.Put(chat, bus.Export, pr)
+		pr.CloseWithError(errors.Join(err, io.ErrClosedPipe)) // ends the writer if Put has failed
 	}()
-	a, err := s.Files.Put(chat, bus.Export, pr)
-	pr.CloseWithError(errors.Join(err, io.ErrClosedPipe)) // ends the writer if Put has failed
+	failed := s.writeTo(ctx, pw, t.Scope, chat)
+	<-stored
 	// Put fails with the error of the writer, which has reached it through the pipe. Only one of
 	// these errors has an answer.
-	switch failed := <-written; {
+	switch {
 	case errors.Is(failed, ErrTooLarge):
 		return background.Outcome{Text: textTooLarge}, nil
 	case err != nil:
@@ -67,4 +67,17 @@ func (s *Sender) Do(ctx context.Context, t *background.Task) (background.Outcome
 	a.Kind, a.Type = bus.Document, "application/zip"
 	out.Text, out.Attachments = textSent, []bus.Attachment{a}
 	return background.Outcome{Send: &out}, nil
+}
+
+// writeTo writes the archive to a pipe, and closes the pipe.
+func (s *Sender) writeTo(
+	ctx context.Context, to *io.PipeWriter, of memory.Scope, chat bus.Address,
+) (err error) {
+	err = errors.New("export: the archive is not complete") // after a panic
+	defer func() { to.CloseWithError(err) }()
+	archive := NewZip(to, min(maxArchive, s.MaxFile), s.Now())
+	if err = s.Write(ctx, of, []bus.Address{chat}, archive); err == nil {
+		err = archive.Close()
+	}
+	return err
 }

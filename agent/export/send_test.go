@@ -86,3 +86,32 @@ func TestSendCommandsOnly(t *testing.T) {
 		t.Errorf("data/inbox.jsonl has %q, %v", text, err)
 	}
 }
+
+// A panic while an export is written reaches the caller, who expects it. On another goroutine it
+// would end the process. The archive that was begun does not count as complete.
+func TestSenderPanics(t *testing.T) {
+	ended := make(storeEnds, 1)
+	s := &export.Sender{Files: ended, MaxFile: 1 << 20, Exporter: &export.Exporter{
+		Secrets: func() []string { panic("oops") }, Now: time.Now}}
+	func() {
+		defer func() {
+			if p := recover(); p != "oops" {
+				t.Errorf("Do has panicked with %v, want oops", p)
+			}
+		}()
+		_, err := s.Do(t.Context(), &background.Task{Notice: &bus.OutboundMessage{}})
+		t.Errorf("Do returned %v", err)
+	}()
+	if err := <-ended; err == nil {
+		t.Error("the archive counts as complete")
+	}
+}
+
+// storeEnds is an [export.Media] that gets the error with which the file has ended.
+type storeEnds chan error
+
+func (s storeEnds) Put(_ bus.Address, _ string, r io.Reader) (bus.Attachment, error) {
+	_, err := io.Copy(io.Discard, r)
+	s <- err
+	return bus.Attachment{}, err
+}
