@@ -164,12 +164,18 @@ func TestGrepNoRoom(t *testing.T) {
 	}
 }
 
-// Each match of this expression takes time proportional to the whole text. A search over several
-// lines ends with its context nevertheless.
+// A search ends with its context within a file, whether lines match or not. Each match of the first
+// expression takes time proportional to the whole text.
 func TestGrepEndsWithContext(t *testing.T) {
 	f := newFixture(t)
-	f.write(t, "text", strings.Repeat("a\n", 5_000))
-	q, err := newQuery("(?s)a(.*z)?", false, false, true)
+	f.write(t, "text", strings.Repeat("a\n", 5_000)+"b\n")
+	for pattern, multi := range map[string]bool{"(?s)a(.*z)?": true, "[bc]": false} {
+		t.Run(pattern, func(t *testing.T) { checkGrepEnds(t, f, pattern, multi) })
+	}
+}
+
+func checkGrepEnds(t *testing.T, f *fixture, pattern string, multi bool) {
+	q, err := newQuery(pattern, false, false, multi)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,8 +188,27 @@ func TestGrepEndsWithContext(t *testing.T) {
 	sc := &searcher{scanner: scanner{query: q}, tree: s.start.tree}
 	var counts []int
 	allocations := testing.AllocsPerRun(1, func() { counts = s.count(ctx, sc, p) })
-	if counts[0] != 1 || allocations > 1_000 {
-		t.Errorf("%d matches were found, with %v allocations; want 1", counts[0], allocations)
+	if counts[0] != 0 || allocations > 1_000 {
+		t.Errorf("%d matches were found, with %v allocations; want none", counts[0], allocations)
+	}
+}
+
+// An expression that repeats too much is refused before its machine is built: it would take minutes
+// for a line and much memory.
+func TestGrepPatternBounds(t *testing.T) {
+	f := newFixture(t)
+	f.write(t, "text", "x\n")
+	for _, pattern := range []string{
+		strings.Repeat("(?:.?x?){1000}", 100), "(?:" + strings.Repeat(".?", 500) + "){900,}",
+		"(([ab]c?d?){30}){33}",
+	} {
+		_, err := f.call(t, "grep", "pattern", pattern)
+		wantError(t, err, "the pattern takes too long", "smaller numbers in braces")
+	}
+	for _, pattern := range []string{"x{1,1000}", strings.Repeat("x", maxRegexp-2) + "|x"} {
+		if _, err := f.call(t, "grep", "pattern", pattern); err != nil {
+			t.Errorf("%.20q: %v", pattern, err)
+		}
 	}
 }
 
@@ -208,7 +233,7 @@ func TestGrepManyLines(t *testing.T) {
 		}
 		var got []string
 		s := scanner{query: q}
-		s.hits([]byte(tt.text), func(h hit) bool {
+		s.hits(t.Context(), []byte(tt.text), func(h hit) bool {
 			got = append(got, tt.text[h.from:h.to])
 			return true
 		})
@@ -244,7 +269,7 @@ func FuzzQuery(f *testing.F) {
 		}
 		var got []string
 		s := scanner{query: q}
-		s.hits([]byte(text), func(h hit) bool {
+		s.hits(t.Context(), []byte(text), func(h hit) bool {
 			got = append(got, text[h.from:h.to])
 			return true
 		})

@@ -2,6 +2,7 @@ package files
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -10,8 +11,11 @@ import (
 	"strings"
 )
 
-// maxRegexp is the greatest length of a regular expression, in bytes.
-const maxRegexp = 2_000
+// Limits of a regular expression. Each byte of a text may take time for all of its states.
+const (
+	maxRegexp = 2_000 // bytes
+	maxStates = 2 * maxRegexp
+)
 
 // A query finds the matches of an expression in a text.
 type query struct {
@@ -40,12 +44,16 @@ func newQuery(pattern string, fixed, ignoreCase, multi bool) (*query, error) {
 	if ignoreCase {
 		flags = "(?mi)"
 	}
-	re, err := regexp.Compile(flags + pattern)
+	// Package regexp does not give away the syntax tree. It parses with the same flags.
+	tree, err := syntax.Parse(flags+pattern, syntax.Perl)
 	if err != nil {
 		return nil, notRegexp(err)
 	}
-	// Package regexp does not give away the syntax tree. It parses with the same flags.
-	tree, err := syntax.Parse(flags+pattern, syntax.Perl)
+	if states(tree) > maxStates {
+		return nil, errors.New("the pattern takes too long: it repeats too much; use smaller numbers " +
+			"in braces, or * or +")
+	}
+	re, err := regexp.Compile(flags + pattern)
 	if err != nil {
 		return nil, notRegexp(err)
 	}
@@ -61,6 +69,22 @@ func newQuery(pattern string, fixed, ignoreCase, multi bool) (*query, error) {
 		}
 	}
 	return q, nil
+}
+
+// states returns about how many states the machine for re has. It has copies of what is repeated
+// so many times.
+func states(re *syntax.Regexp) int {
+	n := 1
+	if re.Op == syntax.OpLiteral {
+		n = len(re.Rune)
+	}
+	for _, sub := range re.Sub {
+		n += states(sub)
+	}
+	if re.Op == syntax.OpRepeat {
+		n *= max(re.Min, re.Max, 1)
+	}
+	return n
 }
 
 func notRegexp(err error) error {
@@ -145,8 +169,9 @@ type scanner struct {
 	lower []byte // the text in lower case, if the query needs it
 }
 
-// hits calls yield for each hit in text until yield returns false. Lines must end in "\n".
-func (s *scanner) hits(text []byte, yield func(hit) bool) {
+// hits calls yield for each hit in text until yield returns false or ctx ends. Lines must end in
+// "\n".
+func (s *scanner) hits(ctx context.Context, text []byte, yield func(hit) bool) {
 	in := text
 	if s.query.fold {
 		s.lower = lowerASCII(s.lower[:0], text)
@@ -156,10 +181,10 @@ func (s *scanner) hits(text []byte, yield func(hit) bool) {
 		return
 	}
 	if s.query.multi {
-		s.manyLines(text, yield)
+		s.manyLines(ctx, text, yield)
 		return
 	}
-	for from := 0; from < len(text); {
+	for from := 0; from < len(text) && ctx.Err() == nil; {
 		if len(s.query.oneOf) == 1 {
 			i := bytes.Index(in[from:], []byte(s.query.oneOf[0]))
 			if i < 0 {
@@ -180,13 +205,13 @@ func (s *scanner) hits(text []byte, yield func(hit) bool) {
 // maxHits is the number of hits of one file if a match may span several lines.
 const maxHits = 100_000
 
-// manyLines matches the text as a whole. It finds one match at a time, so that yield can end it:
-// for some expressions each match takes time for the whole text. The next match begins behind the
-// lines of the one before.
-func (s *scanner) manyLines(text []byte, yield func(hit) bool) {
+// manyLines matches the text as a whole. It finds one match at a time, so that yield and ctx can
+// end it: for some expressions each match takes time for the whole text. The next match begins
+// behind the lines of the one before.
+func (s *scanner) manyLines(ctx context.Context, text []byte, yield func(hit) bool) {
 	from, re := 0, s.query.re
 	for range maxHits {
-		if from >= len(text) {
+		if from >= len(text) || ctx.Err() != nil {
 			return
 		}
 		at := re.FindIndex(text[from:])

@@ -106,9 +106,9 @@ func (s *search) count(ctx context.Context, sc *searcher, p part) []int {
 	defer dir.close()
 	for i, name := range p.names {
 		text := sc.read(dir, name)
-		sc.hits(text, func(hit) bool {
+		sc.hits(ctx, text, func(hit) bool {
 			counts[i]++
-			return counts[i] < most && ctx.Err() == nil
+			return counts[i] < most
 		})
 	}
 	return counts
@@ -288,9 +288,9 @@ func (v *view) file(ctx context.Context, p part, j, n, first, last int) int {
 		// The file may have changed since it was counted, so there may be fewer hits.
 		text := v.read(dir, p.names[j])
 		var hits []hit
-		v.hits(text, func(h hit) bool {
+		v.hits(ctx, text, func(h hit) bool {
 			hits = append(hits, h)
-			return len(hits) < last && ctx.Err() == nil
+			return len(hits) < last
 		})
 		hits = hits[min(first, len(hits)):]
 		if n := v.lines(name, text, hits); n < len(hits) {
