@@ -154,9 +154,12 @@ type globber struct {
 
 // visit adds the entries of a directory that match. It follows a link only to see whether it leads
 // to a directory.
-func (g *globber) visit(dir string, entries []fs.DirEntry) {
+func (g *globber) visit(ctx context.Context, dir string, entries []fs.DirEntry) {
 	var found []string
 	for _, e := range entries {
+		if ctx.Err() != nil {
+			break
+		}
 		rel := path.Join(dir, e.Name())
 		if !doublestar.MatchUnvalidated(g.pattern, rel) {
 			continue

@@ -1,10 +1,14 @@
 package files
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"gateway/agent/tool"
@@ -106,6 +110,58 @@ func TestWalkBounds(t *testing.T) {
 	k.seen = maxEntries - 40
 	if err := k.run(t.Context()); err != nil || k.cut == "" || len(g.found) > 50 {
 		t.Errorf("the walk found %d, %q, %v; want it cut", len(g.found), k.cut, err)
+	}
+}
+
+// An endingContext ends after some calls of Err.
+type endingContext struct {
+	context.Context
+	left atomic.Int32
+}
+
+// Err implements context.Context.
+func (c *endingContext) Err() error {
+	if c.left.Add(-1) < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// A walk ends with its context within a directory, because the patterns of a model or of a
+// .gitignore file may take a second for each entry.
+func TestWalkEndsWithContext(t *testing.T) {
+	f := newFixture(t)
+	const files = 300
+	for i := range files {
+		f.write(t, fmt.Sprintf("f%d.txt", i), "")
+	}
+	at, err := f.files.trees.find(call, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(all bool, visit func(context.Context, string, []fs.DirEntry)) *walk {
+		ctx := &endingContext{Context: t.Context()}
+		ctx.left.Store(files / 2)
+		k := newWalk(f.files.trees, tool.Call{}, at, visit)
+		k.all = all
+		if err := k.run(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("the walk: %v, want it cancelled", err)
+		}
+		return k
+	}
+	g := globber{start: at, pattern: "*", want: "any"}
+	if run(true, g.visit); len(g.found) >= files {
+		t.Errorf("glob matched %d entries, want fewer than %d", len(g.found), files)
+	}
+	p := gatherer{globs: []string{"*"}}
+	if run(true, p.visit); p.files >= files {
+		t.Errorf("grep matched %d entries, want fewer than %d", p.files, files)
+	}
+	f.write(t, ".gitignore", "*.txt\n")
+	visited := 0
+	run(false, func(_ context.Context, _ string, entries []fs.DirEntry) { visited += len(entries) })
+	if visited > 0 {
+		t.Errorf("%d entries were visited although not all were compared with .gitignore", visited)
 	}
 }
 

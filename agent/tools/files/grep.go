@@ -208,9 +208,12 @@ type gatherer struct {
 
 // visit adds the regular files among the entries of a directory, in parts. It does not follow
 // links.
-func (g *gatherer) visit(dir string, entries []fs.DirEntry) {
+func (g *gatherer) visit(ctx context.Context, dir string, entries []fs.DirEntry) {
 	var names []string
 	for _, e := range entries {
+		if ctx.Err() != nil {
+			break
+		}
 		if e.Type().IsRegular() && g.wants(path.Join(dir, e.Name())) {
 			names = append(names, e.Name())
 		}

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"context"
 	"io"
 	"os"
 	"path"
@@ -92,7 +93,7 @@ func allIgnoreNames(at place) ignoreNames {
 // ignoresAbove returns the patterns of the directories above a place. If they ignore the place
 // itself it returns nil, because the caller named the place explicitly. It knows no entries of
 // these directories, so it tries to read their files.
-func ignoresAbove(at place) *ignores {
+func ignoresAbove(ctx context.Context, at place) *ignores {
 	var g *ignores
 	if at.path == "." {
 		return nil
@@ -102,7 +103,7 @@ func ignoresAbove(at place) *ignores {
 		above := place{tree: at.tree, path: done}
 		g = g.below(above, allIgnoreNames(above))
 		done = filepath.Join(done, e)
-		if g.ignored(filepath.ToSlash(done), true) {
+		if g.ignored(ctx, filepath.ToSlash(done), true) {
 			return nil
 		}
 	}
@@ -110,16 +111,16 @@ func ignoresAbove(at place) *ignores {
 }
 
 // ignored reports whether a path in the tree is ignored. It does not check the directories
-// above the path.
-func (g *ignores) ignored(path string, isDir bool) bool {
+// above the path. If ctx ends, the result may be wrong.
+func (g *ignores) ignored(ctx context.Context, path string, isDir bool) bool {
 	// The innermost directory with a matching rule decides. A rule of any .ignore comes before
 	// those of .gitignore.
-	for l := g; l != nil; l = l.above {
+	for l := g; l != nil && ctx.Err() == nil; l = l.above {
 		if out, known := decideIgnore(l.own, l.rel(path), isDir); known {
 			return out
 		}
 	}
-	for l := g; l != nil; l = l.above {
+	for l := g; l != nil && ctx.Err() == nil; l = l.above {
 		if out, known := decideIgnore(l.git, l.rel(path), isDir); known {
 			return out
 		}

@@ -59,7 +59,7 @@ func TestIgnoreRules(t *testing.T) {
 		for i, list := range [][]string{c.out, c.in} {
 			for _, p := range list {
 				rel, isDir := strings.CutSuffix(p, "/")
-				if got, want := g.ignored(rel, isDir), i == 0; got != want {
+				if got, want := g.ignored(t.Context(), rel, isDir), i == 0; got != want {
 					t.Errorf("%q leaves out %q: %t, want %t", c.lines, p, got, want)
 				}
 			}
@@ -204,12 +204,12 @@ func FuzzIgnore(f *testing.F) {
 			t.Errorf("%d rules", len(rules))
 		}
 		g := &ignores{git: rules}
-		out := g.ignored(rel, false)
+		out := g.ignored(t.Context(), rel, false)
 		// The last rule wins.
 		if utf8.ValidString(rel) && rel != "" && !strings.ContainsAny(rel, "/\\*?[!#\r\n ") &&
 			len(rel) <= maxPattern && !strings.HasPrefix(rel, "\ufeff") {
 			g.git = parseIgnores(lines + "\n!" + rel)
-			if len(rules) < maxIgnores && g.ignored(rel, false) {
+			if len(rules) < maxIgnores && g.ignored(t.Context(), rel, false) {
 				t.Errorf("%q leaves out %q although it is taken back (%t before)", lines, rel, out)
 			}
 		}

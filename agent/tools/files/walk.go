@@ -39,8 +39,9 @@ type walk struct {
 	all      bool     // include files ignored by .gitignore and .ignore
 	call     tool.Call
 
-	// visit is called for each directory with its entries. It may be called concurrently.
-	visit func(dir string, entries []fs.DirEntry)
+	// visit is called for each directory with its entries. It may be called concurrently, and must
+	// end with ctx.
+	visit func(ctx context.Context, dir string, entries []fs.DirEntry)
 
 	// mu guards the fields below. They may be read without it when run has returned.
 	mu      sync.Mutex
@@ -62,7 +63,8 @@ type step struct {
 
 // newWalk returns a walk below a place.
 func newWalk(
-	ts *trees, c tool.Call, start place, visit func(dir string, entries []fs.DirEntry),
+	ts *trees, c tool.Call, start place,
+	visit func(ctx context.Context, dir string, entries []fs.DirEntry),
 ) *walk {
 	k := &walk{call: c, start: start, hidden: ts.hiddenIn(start), visit: visit,
 		pending: []step{{}}, skipped: make(map[string]int)}
@@ -93,7 +95,7 @@ func (ts *trees) hiddenIn(at place) (names []string) {
 // of ctx: directories that can't be read are counted.
 func (k *walk) run(ctx context.Context) error {
 	if !k.all {
-		k.pending[0].above = ignoresAbove(k.start)
+		k.pending[0].above = ignoresAbove(ctx, k.start)
 	}
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -154,7 +156,7 @@ func (k *walk) read(ctx context.Context, v step) error {
 		if first && !k.all {
 			v.above = v.above.below(k.at(v.dir), namesOf(k.at(v.dir), entries))
 		}
-		if !k.found(v, entries) || errors.Is(err, io.EOF) {
+		if !k.found(ctx, v, entries) || errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
@@ -192,8 +194,10 @@ func namesOf(at place, entries []fs.DirEntry) ignoreNames {
 }
 
 // without returns the entries of a directory that are not ignored, and the number of
-// ignored ones.
-func (k *walk) without(v step, entries []fs.DirEntry) ([]fs.DirEntry, int) {
+// ignored ones. If ctx ends, neither is complete.
+func (k *walk) without(
+	ctx context.Context, v step, entries []fs.DirEntry,
+) ([]fs.DirEntry, int) {
 	if v.above == nil {
 		return entries, 0
 	}
@@ -202,13 +206,13 @@ func (k *walk) without(v step, entries []fs.DirEntry) ([]fs.DirEntry, int) {
 		dir = filepath.ToSlash(at) + "/"
 	}
 	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
-		return v.above.ignored(dir+e.Name(), e.IsDir())
+		return v.above.ignored(ctx, dir+e.Name(), e.IsDir())
 	})
 	return entries, all - len(entries)
 }
 
 // found records entries of a directory, and reports whether to continue.
-func (k *walk) found(v step, entries []fs.DirEntry) bool {
+func (k *walk) found(ctx context.Context, v step, entries []fs.DirEntry) bool {
 	dir, seen := v.dir, len(entries)
 	if dir == "" && len(k.hidden) > 0 {
 		entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
@@ -216,9 +220,12 @@ func (k *walk) found(v step, entries []fs.DirEntry) bool {
 		})
 	}
 	entries = shown(k.call, k.at(dir), entries)
-	entries, ignored := k.without(v, entries)
+	entries, ignored := k.without(ctx, v, entries)
+	if ctx.Err() != nil {
+		return false
+	}
 	// The lock is not held, so that several workers can match at once.
-	k.visit(dir, entries)
+	k.visit(ctx, dir, entries)
 	depth := 1 // of the entries
 	if dir != "" {
 		depth = strings.Count(dir, "/") + 2
