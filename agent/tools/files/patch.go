@@ -22,6 +22,7 @@ const patchDescription = `Changes, adds, deletes and moves several files, all or
 const (
 	maxPatch      = 4 << 20 // bytes
 	maxPatchFiles = 200
+	maxPatched    = 2 * maxEdit // bytes of the files that are changed, all together
 )
 
 type patchArgs struct {
@@ -73,6 +74,7 @@ type patching struct {
 	files  map[patchKey]*patched
 	order  []*patched
 	report []string // messages for the model about the changes
+	size   int      // bytes of the files that were read
 	work   int      // what may still be compared: see maxCompared
 }
 
@@ -118,6 +120,10 @@ func (p *patching) load(f *patched) (err error) {
 		return nil
 	}
 	f.old, f.target, err = p.editor.wholeText(f.target)
+	if p.size += len(f.old); p.size > maxPatched && err == nil {
+		err = fmt.Errorf("the files of the patch have more than %d bytes together; use several patches",
+			maxPatched)
+	}
 	f.text, f.loaded = f.old, err == nil
 	return err
 }

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -228,6 +229,24 @@ func TestPatchOfManySections(t *testing.T) {
 		}
 	}
 	wantError(t, err, "takes too long", "Use several patches")
+}
+
+// A patch keeps the old and the new text of its files in memory until all hunks have applied.
+func TestPatchSize(t *testing.T) {
+	f := newPatchFixture(t)
+	large := strings.Repeat("x", maxEdit-100) + "\n"
+	var patch strings.Builder
+	patch.WriteString("*** Begin Patch\n")
+	for i := range maxPatched/maxEdit + 1 {
+		name := fmt.Sprintf("large%d", i)
+		f.write(t, name, large)
+		fmt.Fprintf(&patch, "*** Update File: %s\n@@\n+y\n", name)
+	}
+	_, err := f.call(t, "apply_patch", "patch", patch.String()+"*** End Patch")
+	wantError(t, err, "nothing was changed", "have more than", "use several patches")
+	if got, err := os.ReadFile(filepath.Join(f.dir, "large0")); err != nil || string(got) != large {
+		t.Errorf("large0 was changed, %v", err)
+	}
 }
 
 // A file that moves keeps its mode.
