@@ -52,6 +52,13 @@ type usage struct {
 	Output  int `json:"output_tokens"`
 }
 
+// UnmarshalJSON implements [json.Unmarshaler]. It ignores counts that are not integers. An error
+// here would cost the whole answer.
+func (u *usage) UnmarshalJSON(b []byte) error {
+	type plain usage
+	return wire.IgnoreTypes(json.Unmarshal(b, (*plain)(u)))
+}
+
 // An answer collects the events of a stream.
 type answer struct {
 	parts []*part

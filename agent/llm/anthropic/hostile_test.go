@@ -158,7 +158,7 @@ func TestEndlessAnswer(t *testing.T) {
 	}
 }
 
-// Numbers of tokens that can't be true are bounded.
+// Numbers of tokens that can't be true are bounded, and those that are not integers are ignored.
 func TestFalseUsage(t *testing.T) {
 	for _, tt := range []struct {
 		tokens string
@@ -166,6 +166,10 @@ func TestFalseUsage(t *testing.T) {
 	}{
 		{"-5000000", llm.Usage{}},
 		{"9223372036854775807", llm.Usage{Input: 3e9, Output: 1e9, Cached: 1e9}},
+		{"9223372036854775808", llm.Usage{}},
+		{"12.5", llm.Usage{}},
+		{`"12"`, llm.Usage{}},
+		{`{"total":12}`, llm.Usage{}},
 	} {
 		m := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")

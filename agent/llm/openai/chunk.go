@@ -67,11 +67,7 @@ type usage struct {
 // that are not an object. An error here would cost the whole answer.
 func (u *usage) UnmarshalJSON(b []byte) error {
 	type plain usage
-	err := json.Unmarshal(b, (*plain)(u))
-	if _, other := errors.AsType[*json.UnmarshalTypeError](err); other {
-		return nil
-	}
-	return err
+	return wire.IgnoreTypes(json.Unmarshal(b, (*plain)(u)))
 }
 
 // neutral returns u as an [llm.Usage]. Some providers count reasoning in the total only, not in the

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 )
@@ -48,4 +49,13 @@ func IsEmpty(raw json.RawMessage) bool {
 // ContainsAny reports whether s contains at least one of the parts.
 func ContainsAny(s string, parts ...string) bool {
 	return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(s, p) })
+}
+
+// IgnoreTypes returns the error of reading JSON, or nil if some values only have other types than
+// wanted. The other values were read.
+func IgnoreTypes(err error) error {
+	if _, other := errors.AsType[*json.UnmarshalTypeError](err); other {
+		return nil
+	}
+	return err
 }
