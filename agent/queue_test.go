@@ -16,6 +16,7 @@ import (
 	"gateway/agent/tools/ask"
 	"gateway/agent/turn"
 	"gateway/bus"
+	"gateway/store"
 )
 
 // Messages that arrive during a tool call are shown to the model together with the call's result.
@@ -190,6 +191,34 @@ func TestInterruptDuringTools(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A call runs only if there is room for its result, which may have a large image: results that wait
+// to be written count as running calls.
+func TestResultsWait(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		const calls = turn.MaxParallel + 3
+		began, write := make(chan struct{}, calls), make(chan struct{})
+		read := act("read", tool.Pure, nil)
+		read.Run = func(context.Context, tool.Call) (tool.Result, error) {
+			began <- struct{}{}
+			return tool.Result{Commit: func(*store.Tx) (string, error) {
+				<-write
+				return "read", nil
+			}}, nil
+		}
+		w.tools(read)
+		w.model.Queue(uses(slices.Repeat([]string{"read"}, calls)...), llmtest.Say("done"))
+		w.start()
+		w.say("a", "go")
+		if got := len(began); got != turn.MaxParallel {
+			t.Errorf("%d tools ran before the first result was written, want %d", got, turn.MaxParallel)
+		}
+		close(write)
+		w.wantQuiet()
+		w.wantAnswers("a", "done")
+	})
 }
 
 // whichQueue is the answer to /queue.

@@ -95,7 +95,8 @@ func (t *toolRound) runCalls(ctx context.Context, calls []llm.ToolCall) error {
 	return t.runSideBySide(ctx, calls)
 }
 
-// MaxParallel is the maximum number of concurrent tool calls of a turn.
+// MaxParallel is the maximum number of concurrent tool calls of a turn, with those whose results
+// wait to be written.
 const MaxParallel = 8
 
 func (t *toolRound) runSideBySide(ctx context.Context, calls []llm.ToolCall) error {
@@ -106,11 +107,16 @@ func (t *toolRound) runSideBySide(ctx context.Context, calls []llm.ToolCall) err
 	}
 	results := make(chan ended, len(calls))
 	slots := make(chan struct{}, MaxParallel)
+	over := make(chan struct{})
+	defer close(over) // also after a panic in conclude
 	var wg sync.WaitGroup
 	for _, c := range calls {
 		wg.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
+			select {
+			case slots <- struct{}{}:
+			case <-over:
+				return
+			}
 			d, ok := t.call(ctx, c, nil)
 			results <- ended{c, d, ok}
 		})
@@ -125,6 +131,7 @@ func (t *toolRound) runSideBySide(ctx context.Context, calls []llm.ToolCall) err
 		case e.ok && err == nil:
 			err = t.conclude(ctx, e.call, e.done)
 		}
+		<-slots // not before: a result may have a large image
 	}
 	wg.Wait()
 	// A turn waits for one answer at a time. Further calls that wait are made again after it.
