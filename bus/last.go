@@ -73,15 +73,15 @@ func Unanswered(q store.Queryer, a Address, id string) (InboundMessage, bool, er
 	return list[0].Message, true, nil
 }
 
-// HasAlbum reports whether the inbox has a message for the agent that is of the same album as m. It
-// examines the newest messages of the chat only: an album arrives within seconds.
-func HasAlbum(q store.Queryer, m *InboundMessage) (bool, error) {
-	list, err := readInbox(q, `state <> 'heard' AND id IN (SELECT id FROM inbox
-		WHERE account = $1 AND chat = $2 ORDER BY id DESC LIMIT 64)`, m.From.Account, m.From.Chat)
+// HasForAgent reports whether the inbox has a message of a person for the agent in a chat for which
+// is holds. It examines the newest messages of the chat only.
+func HasForAgent(q store.Queryer, a Address, is func(*InboundMessage) bool) (bool, error) {
+	list, err := readInbox(q, `state <> 'heard' AND origin = 'person' AND id IN (SELECT id FROM inbox
+		WHERE account = $1 AND chat = $2 ORDER BY id DESC LIMIT 64)`, a.Account, a.Chat)
 	if _, bad := store.RowErrors(err); bad {
 		err = nil
 	}
-	return slices.ContainsFunc(list, func(r Received) bool { return r.Message.SharesAlbum(m) }), err
+	return slices.ContainsFunc(list, func(r Received) bool { return is(&r.Message) }), err
 }
 
 // Has reports whether the inbox has the message of a chat with the platform's id.

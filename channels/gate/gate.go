@@ -437,18 +437,15 @@ func (g *Gate) save(
 	return fresh, told, nil
 }
 
-// admit puts m into the inbox. Earlier parts of its album that were stored as context come before
-// it: only m says that the album is for the agent. So do messages that its sender has forwarded
-// right before it: apps send a comment on what is forwarded as a message of its own. admit appends
-// the new messages to fresh.
+// admit puts m into the inbox. Earlier messages that accompany it and were stored as context come
+// before it: only m says that they are for the agent. admit appends the new messages to fresh.
 func admit(
 	tx *store.Tx, inbox *bus.Inbox, m bus.InboundMessage, fresh []bus.InboundMessage, now time.Time,
 ) (_ []bus.InboundMessage, err error) {
 	var parts []bus.InboundMessage
 	if m.Group && m.Edits == "" && m.VoiceState != bus.Overheard {
 		parts, err = bus.TakeAmbient(tx, m.From, func(o *bus.InboundMessage) bool {
-			return m.SharesAlbum(o) || o.Forwarded != "" && o.Sender.ID == m.Sender.ID &&
-				m.Time.Sub(o.Time) <= commentTime
+			return accompanies(o, &m)
 		})
 	}
 	for _, part := range append(parts, m) {
@@ -462,9 +459,6 @@ func admit(
 	}
 	return fresh, err
 }
-
-// commentTime is the longest time between a forwarded message and the comment sent with it.
-const commentTime = 2 * time.Second
 
 // notice returns a reply to the sender of m, which was not accepted.
 func notice(m bus.InboundMessage, text string) bus.OutboundMessage {

@@ -180,23 +180,44 @@ func TestAlbum(t *testing.T) {
 	})
 }
 
-// What a person forwards to a group is for the agent if a message of theirs that follows at once
-// is.
+// A message that somebody forwards to a group is for the agent if they have written one that is at
+// most two seconds before or after, whichever order the messages come in. The gate knows that after
+// a restart, too.
 func TestForwardWithComment(t *testing.T) {
 	atDoor(t, func(d *gateFixture) {
-		p := gate.Policy{Groups: []string{"g"}}
-		forwarded := func(id, sender string) bus.InboundMessage {
-			m := inGroup("g", false, message(id, sender, "news "+id))
+		p := gate.Policy{Groups: []string{"g", "voice"}, Overhear: []string{"voice"}}
+		start := time.Now()
+		at := func(seconds int, m bus.InboundMessage) bus.InboundMessage {
+			m.Time = start.Add(time.Duration(seconds) * time.Second)
+			return m
+		}
+		forward := func(seconds int, id, sender string) bus.InboundMessage {
+			m := at(seconds, inGroup("g", false, message(id, sender, "news "+id)))
 			m.Forwarded = "Eve"
 			return m
 		}
-		d.publish(p, forwarded("1", "bob"))
-		time.Sleep(3 * time.Second)
-		d.publish(p, forwarded("2", "bob"), forwarded("3", "ann"),
-			inGroup("g", false, message("4", "bob", "hm")))
-		time.Sleep(2 * time.Second)
-		d.publish(p, inGroup("g", true, message("5", "bob", "true?")))
+		question := at(15, inGroup("g", true, message("5", "bob", "true?")))
+		d.publish(p, forward(10, "1", "bob"))
+		d.publish(p, forward(13, "2", "bob"), forward(13, "3", "ann"),
+			at(13, inGroup("g", false, message("4", "bob", "hm"))))
+		d.publish(p, question)
 		d.wantInbox("guest news 2", "guest true?")
+		d.gate = gate.New(d.db, d.inbox, d.outbox, discard)
+		d.publish(p, forward(17, "6", "bob"))
+		d.publish(p, forward(19, "7", "bob"), forward(17, "8", "ann"),
+			at(17, inGroup("g", false, message("9", "bob", "hm"))), forward(22, "10", "bob"))
+		d.wantInbox("guest news 2", "guest true?", "guest news 6", "guest news 7")
+		d.publish(p, question, forward(5, "11", "bob")) // the platform repeats what is older
+		d.wantInbox("guest news 2", "guest true?", "guest news 6", "guest news 7")
+
+		voice := at(40, inGroup("voice", false, message("12", "bob", "")))
+		voice.Attachments = []bus.Attachment{{Kind: bus.Voice, Seconds: 5}}
+		onVoice := forward(40, "13", "bob")
+		onVoice.From.Chat = "voice"
+		d.publish(p, voice, onVoice)
+		onVoice.ID = "14"
+		d.publish(p, onVoice)
+		d.wantInbox("guest news 2", "guest true?", "guest news 6", "guest news 7", "guest ")
 	})
 }
 

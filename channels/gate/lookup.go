@@ -58,16 +58,19 @@ func (g *Gate) decide(
 }
 
 // continues reports whether m, which does not address the agent, belongs to a message of its group
-// that does: it is the new wording of a message that the agent has not answered yet, or a part of
-// the same album. earlier has the messages before m in its batch. Otherwise the agent would act on
-// a wording that is known to be wrong, or miss pictures: only one of an album has the caption.
+// that does: it is the new wording of a message that the agent has not answered yet, or it
+// accompanies one for the agent. earlier has the messages before m in its batch. Otherwise the
+// agent would act on a wording that is known to be wrong, or miss what it is asked about.
 func continues(q store.Queryer, m *bus.InboundMessage, earlier []decided) (bool, error) {
+	isFor := func(o *bus.InboundMessage) bool {
+		return o.VoiceState != bus.Overheard && accompanies(m, o)
+	}
 	for i := range earlier {
 		o := &earlier[i]
 		if m.Edits != "" && o.From == m.From && o.ID == m.Edits {
 			return o.decision == admitted && o.VoiceState != bus.Overheard, nil
 		}
-		if o.decision == admitted && o.SharesAlbum(m) {
+		if o.decision == admitted && isFor(&o.InboundMessage) {
 			return true, nil
 		}
 	}
@@ -75,11 +78,22 @@ func continues(q store.Queryer, m *bus.InboundMessage, earlier []decided) (bool,
 		original, ok, err := bus.Unanswered(q, m.From, m.Edits)
 		return ok && original.VoiceState != bus.Overheard, err
 	}
-	if m.Album != "" {
-		return bus.HasAlbum(q, m)
+	if m.Album != "" || m.Forwarded != "" {
+		return bus.HasForAgent(q, m.From, isFor)
 	}
 	return false, nil
 }
+
+// accompanies reports whether part is for the agent if m is, because their sender has sent them at
+// once. Only one message of an album has the caption. Apps send a comment on what is forwarded as a
+// message of its own: on Telegram before it, elsewhere after it.
+func accompanies(part, m *bus.InboundMessage) bool {
+	return part.SharesAlbum(m) || part.Forwarded != "" && part.From == m.From &&
+		part.Sender.ID == m.Sender.ID && part.Time.Sub(m.Time).Abs() <= commentTime
+}
+
+// commentTime is the longest time between a forwarded message and the comment sent with it.
+const commentTime = 2 * time.Second
 
 // wasReadded reports whether the account was added again to a group that it has left: m is newer
 // than that. Some platforms round times to seconds, so a message of the same second does not count.

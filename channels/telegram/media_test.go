@@ -133,6 +133,7 @@ func TestPartsOfText(t *testing.T) {
 		{"long, too", telegramtest.Message{Text: long}, nil, true},
 		{"two seconds later", telegramtest.Message{Text: "b"}, map[string]any{"date": 102}, true},
 		{"three seconds later", telegramtest.Message{Text: "b"}, map[string]any{"date": 103}, false},
+		{"a second before", telegramtest.Message{Text: "b"}, map[string]any{"date": 99}, false},
 		{"another person", telegramtest.Message{User: 43, Text: "b"}, nil, false},
 		{"another chat", telegramtest.Message{Chat: -5, Text: "b"}, nil, false},
 		{"a command", telegramtest.Message{Text: "/stop"}, nil, false},
@@ -155,35 +156,6 @@ func TestPartsOfText(t *testing.T) {
 		got := receive(t, api, c)
 		if got[0].Album == "" || (got[0].Album == got[1].Album) != tt.joined || got[2].Album != "" {
 			t.Errorf("%s: the albums are %q, %q and %q", tt.name, got[0].Album, got[1].Album, got[2].Album)
-		}
-	}
-}
-
-// What is forwarded to a group right after a comment is for the bot if the comment is.
-func TestForwardWithComment(t *testing.T) {
-	api, c, _ := start(t)
-	api.AddGroup(-5, "club")
-	for _, tt := range []struct {
-		comment   string
-		forwarder int64
-		date      int
-		addressed bool
-	}{
-		{"@gateway_bot is this true?", 42, 102, true},
-		{"@gateway_bot is this true?", 42, 103, false},
-		{"@gateway_bot is this true?", 43, 100, false},
-		{"look at this", 42, 100, false},
-	} {
-		forward := func(date int) telegramtest.Message {
-			return telegramtest.Message{Chat: -5, User: tt.forwarder, Text: "x", Extra: map[string]any{
-				"date":           date,
-				"forward_origin": map[string]any{"type": "hidden_user", "sender_user_name": "Eve"}}}
-		}
-		api.Deliver(telegramtest.Message{Chat: -5, User: 42, Text: tt.comment,
-			Extra: map[string]any{"date": 100}}, forward(tt.date), forward(tt.date+1))
-		got := receive(t, api, c)
-		if got[1].Addressed != tt.addressed || got[2].Addressed != tt.addressed {
-			t.Errorf("%+v: addressed are %v and %v", tt, got[1].Addressed, got[2].Addressed)
 		}
 	}
 }

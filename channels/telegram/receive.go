@@ -227,31 +227,26 @@ type writer struct {
 
 // A previous is the newest message of a writer.
 type previous struct {
-	date      int64
-	addressed bool
-	text      string // key of the text that may have further parts, or ""
+	date int64
+	text string // key of the text that may have further parts, or ""
 }
 
 const (
 	maxWriters = 256         // writers whose newest message is remembered
 	leastCut   = maxText / 2 // UTF-16 units of a part that is not the last: apps cut at a blank line
-	longestGap = 2           // seconds between two messages that were sent as one
+	longestGap = 2           // seconds between two parts
 )
 
-// join marks what a person has sent as one and Telegram delivers as several messages, one right
-// after another. The parts of a text that is too long for a message get the same Album. The first
-// one has an Album although it may be the only one, so that the agent waits a moment for others.
-// What is forwarded with a comment is for whom the comment is.
+// join gives the same Album to the parts of a text that is too long for a message. Telegram
+// delivers them one right after another. The first one has an Album although it may be the only
+// one, so that the agent waits a moment for others.
 func (r *receiver) join(in *bus.InboundMessage, m *message) {
 	by := writer{in.From, in.Sender.ID}
-	before, follows := r.previous.Get(by)
-	follows = follows && m.Date-before.date <= longestGap && in.ReplyTo == nil
 	now := previous{date: m.Date}
-	switch {
-	case in.Forwarded != "":
-		in.Addressed = in.Addressed || follows && before.addressed
-	case m.Text != "":
-		if follows && !strings.HasPrefix(m.Text, "/") {
+	if m.Text != "" && in.Forwarded == "" {
+		before, follows := r.previous.Get(by)
+		if gap := m.Date - before.date; follows && gap >= 0 && gap <= longestGap &&
+			in.ReplyTo == nil && !strings.HasPrefix(m.Text, "/") {
 			in.Album = before.text
 		}
 		if len(utf16.Encode([]rune(m.Text))) >= leastCut {
@@ -259,6 +254,5 @@ func (r *receiver) join(in *bus.InboundMessage, m *message) {
 			now.text = in.Album
 		}
 	}
-	now.addressed = in.Addressed
 	r.previous.Put(by, now)
 }
