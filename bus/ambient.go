@@ -77,13 +77,14 @@ func (in *Inbox) Ambient(
 		at.Account, at.Chat, at.Thread, before, now.Add(-AmbientAge).UnixMilli())
 }
 
+const ambientOf = "account = $1 AND chat = $2 AND thread = $3 AND state = 'heard' ORDER BY id"
+
 // TakeAmbient deletes and returns the ambient messages of a conversation for which is holds, oldest
 // first.
 func TakeAmbient(
 	tx *store.Tx, at Address, is func(*InboundMessage) bool,
 ) (taken []InboundMessage, err error) {
-	list, err := readInbox(tx, "account = $1 AND chat = $2 AND thread = $3 AND state = 'heard' "+
-		"ORDER BY id", at.Account, at.Chat, at.Thread)
+	list, err := readInbox(tx, ambientOf, at.Account, at.Chat, at.Thread)
 	if _, bad := store.RowErrors(err); err != nil && !bad {
 		return nil, err
 	}

@@ -60,24 +60,29 @@ func FindMessage(q store.Queryer, a Address, id string) (InboundMessage, bool, e
 	return list[0].Message, true, nil
 }
 
-// Unanswered returns the message of a chat that has the given platform id. It returns false if the
-// inbox does not have it, or if it is answered, given up or not for the agent.
-func Unanswered(q store.Queryer, a Address, id string) (InboundMessage, bool, error) {
-	list, err := readInbox(q, hasID+" AND state IN ('waiting', 'taken')", a.Account, a.Chat, id)
-	if _, bad := store.RowErrors(err); bad { // nothing will answer it
-		err = nil
-	}
-	if err != nil || len(list) == 0 {
-		return InboundMessage{}, false, err
-	}
-	return list[0].Message, true, nil
+// HasUnanswered reports whether the inbox has a message that m rewords, that the agent has not
+// answered yet, and for which is holds.
+func HasUnanswered(
+	q store.Queryer, m *InboundMessage, is func(*InboundMessage) bool,
+) (bool, error) {
+	return hasMessage(q, is, "account = $1 AND chat = $2 AND (message = $3 OR "+
+		"message BETWEEN $4 AND $5) AND state IN ('waiting', 'taken') AND NOT ("+toPredecessor+")",
+		m.From.Account, m.From.Chat, m.Edits, m.Edits+EditMark, m.Edits+EditMark+"~")
 }
 
-// HasForAgent reports whether the inbox has a message of a person for the agent in a chat for which
-// is holds. It examines the newest messages of the chat only.
-func HasForAgent(q store.Queryer, a Address, is func(*InboundMessage) bool) (bool, error) {
-	list, err := readInbox(q, `state <> 'heard' AND origin = 'person' AND id IN (SELECT id FROM inbox
-		WHERE account = $1 AND chat = $2 ORDER BY id DESC LIMIT 64)`, a.Account, a.Chat)
+// HasForAgent reports whether the inbox has a message of a person for the agent that is in the chat
+// of m and for which is holds. It examines the newest messages of the chat only.
+func HasForAgent(q store.Queryer, m *InboundMessage, is func(*InboundMessage) bool) (bool, error) {
+	return hasMessage(q, is, `state <> 'heard' AND origin = 'person' AND id IN (SELECT id FROM inbox
+		WHERE account = $1 AND chat = $2 ORDER BY id DESC LIMIT 64)`, m.From.Account, m.From.Chat)
+}
+
+// hasMessage reports whether is holds for one of the messages for which an SQL condition holds. It
+// skips messages that can't be read.
+func hasMessage(
+	q store.Queryer, is func(*InboundMessage) bool, condition string, args ...any,
+) (bool, error) {
+	list, err := readInbox(q, condition, args...)
 	if _, bad := store.RowErrors(err); bad {
 		err = nil
 	}

@@ -76,7 +76,8 @@ type InboundMessage struct {
 	// Album groups the messages that people see as one, such as photos sent together; or "".
 	Album string `json:"album,omitempty"`
 
-	// Edits is the ID of the earlier message that this one rewords, or "".
+	// Edits is the ID of the earlier message that this one rewords, or "". Then the ID of this one is
+	// Edits, [EditMark] and ASCII letters, digits or dots.
 	Edits string `json:"edits,omitempty"`
 
 	// VoiceState says how far a short voice message has been transcribed and judged.
@@ -106,6 +107,15 @@ const (
 // SharesAlbum reports whether m and o are parts of the same album, which people see as one message.
 func (m *InboundMessage) SharesAlbum(o *InboundMessage) bool {
 	return m.Album != "" && m.Album == o.Album && m.From == o.From && m.Sender.ID == o.Sender.ID
+}
+
+// EditMark follows Edits in the ID of a message that rewords another one.
+const EditMark = ":e"
+
+// Rewords reports whether m is a new wording of o, or of the message that o rewords.
+func (m *InboundMessage) Rewords(o *InboundMessage) bool {
+	return m.Edits != "" && (m.Edits == o.ID || m.Edits == o.Edits) &&
+		m.From.Account == o.From.Account && m.From.Chat == o.From.Chat
 }
 
 // Utterance returns the voice message that m consists of, if its words may be a command or a

@@ -138,6 +138,28 @@ func TestPersonByIndex(t *testing.T) {
 	}
 }
 
+// The gate finds the messages to which a message of a group belongs by an index.
+func TestGroupByIndex(t *testing.T) {
+	f := newInboxFixture(t)
+	p := &plantest.Plans{Queryer: f.read(), T: t}
+	m := &InboundMessage{From: Address{Account: "x", Chat: "a"}, Edits: "1"}
+	none := func(*InboundMessage) bool { return false }
+	_, err := HasUnanswered(p, m, none)
+	f.must(err)
+	_, err = HasForAgent(p, m, none)
+	f.must(err)
+	p.Explain("SELECT id FROM inbox WHERE "+ambientOf, "x", "a", "")
+	for i, want := range []string{
+		"INDEX sqlite_autoindex_inbox_1 (account=? AND chat=? AND message>? AND message<?)",
+		"COVERING INDEX sqlite_autoindex_inbox_1 (account=? AND chat=?)",
+		"INDEX inbox_heard (account=? AND chat=? AND thread=?)",
+	} {
+		if !strings.Contains(p.Seen[i], want) || strings.Contains(p.Seen[i], "SCAN inbox") {
+			t.Errorf("the plan is %q, want %s", p.Seen[i], want)
+		}
+	}
+}
+
 // The newest message before a time is found through the ids, no matter how many messages came
 // later. The search skips the ids of deleted messages.
 func TestLastAccepted(t *testing.T) {

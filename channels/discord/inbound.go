@@ -70,7 +70,7 @@ func (t *translator) inbound(
 			return bus.InboundMessage{}, false, nil
 		}
 		in.Edits, in.Time = m.ID, m.Edited.UTC()
-		in.ID = m.ID + ":e" + strconv.FormatInt(m.Edited.UnixMilli(), 10)
+		in.ID = m.ID + bus.EditMark + strconv.FormatInt(m.Edited.UnixMilli(), 10)
 	}
 	t.places.lookUpMentions(ctx, where, m.Content)
 	// The embeds of what a person writes are previews of links, which come later.

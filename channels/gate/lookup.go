@@ -62,26 +62,21 @@ func (g *Gate) decide(
 // accompanies one for the agent. earlier has the messages before m in its batch. Otherwise the
 // agent would act on a wording that is known to be wrong, or miss what it is asked about.
 func continues(q store.Queryer, m *bus.InboundMessage, earlier []decided) (bool, error) {
-	isFor := func(o *bus.InboundMessage) bool {
-		return o.VoiceState != bus.Overheard && accompanies(m, o)
+	find := bus.HasForAgent
+	is := func(o *bus.InboundMessage) bool { return accompanies(m, o) }
+	if m.Edits != "" {
+		find, is = bus.HasUnanswered, m.Rewords
 	}
+	isFor := func(o *bus.InboundMessage) bool { return o.VoiceState != bus.Overheard && is(o) }
 	for i := range earlier {
-		o := &earlier[i]
-		if m.Edits != "" && o.From == m.From && o.ID == m.Edits {
-			return o.decision == admitted && o.VoiceState != bus.Overheard, nil
-		}
-		if o.decision == admitted && isFor(&o.InboundMessage) {
+		if o := &earlier[i]; o.decision == admitted && isFor(&o.InboundMessage) {
 			return true, nil
 		}
 	}
-	if m.Edits != "" {
-		original, ok, err := bus.Unanswered(q, m.From, m.Edits)
-		return ok && original.VoiceState != bus.Overheard, err
+	if m.Edits == "" && m.Album == "" && m.Forwarded == "" {
+		return false, nil
 	}
-	if m.Album != "" || m.Forwarded != "" {
-		return bus.HasForAgent(q, m.From, isFor)
-	}
-	return false, nil
+	return find(q, m, isFor)
 }
 
 // accompanies reports whether part is for the agent if m is, because their sender has sent them at

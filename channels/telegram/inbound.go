@@ -66,7 +66,8 @@ func (r *receiver) edited(m *message) (bus.InboundMessage, bool) {
 	// https://github.com/tdlib/telegram-bot-api/issues/773.
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(in.Text)) // it never fails
-	in.ID += ":e" + strconv.FormatInt(m.EditDate, 10) + "." + strconv.FormatUint(h.Sum64(), 36)
+	in.ID += bus.EditMark + strconv.FormatInt(m.EditDate, 10) + "." +
+		strconv.FormatUint(h.Sum64(), 36)
 	in.Time = time.Unix(m.EditDate, 0).UTC()
 	// The file belongs to the original message, which is stored already.
 	in.Album, in.Attachments = "", nil

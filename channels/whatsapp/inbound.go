@@ -79,7 +79,7 @@ func (t *translator) inbound(ctx context.Context, e *events.Message) (bus.Inboun
 	in.ID = messageID(info, info.ID)
 	if edits = channels.Clean(edits, maxID); edits != "" {
 		in.Edits = messageID(info, edits)
-		in.ID = in.Edits + editMark + stamp
+		in.ID = in.Edits + bus.EditMark + stamp
 	}
 	original := messageID(info, cmp.Or(copyOf(e.Message), copyOf(m)))
 	if _, known := t.recent.find(in.From.Chat, original); known {
@@ -161,12 +161,9 @@ func (t *translator) edited(
 // 32.
 const maxID = 128
 
-// editMark separates the id of a message from the time of an edit.
-const editMark = ":e"
-
 // bare returns the id of a message without the time of its edit.
 func bare(id string) string {
-	id, _, _ = strings.Cut(id, editMark)
+	id, _, _ = strings.Cut(id, bus.EditMark)
 	return id
 }
 
