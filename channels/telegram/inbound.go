@@ -188,7 +188,7 @@ func (u user) read(text string, entities []entity) parsedText {
 		switch {
 		// "/help@OtherBot" is a command for another bot. "/help" alone is for every bot in the
 		// group. A command within a text is only a mention of a command.
-		case e.Type == "bot_command" && start == 0:
+		case e.beginsCommand():
 			command, name, named := strings.Cut(word, "@")
 			r.forOther = named && !strings.EqualFold(name, u.Username)
 			r.forUs = r.forUs || !r.forOther

@@ -137,6 +137,7 @@ func TestPartsOfText(t *testing.T) {
 		{"another person", telegramtest.Message{User: 43, Text: "b"}, nil, false},
 		{"another chat", telegramtest.Message{Chat: -5, Text: "b"}, nil, false},
 		{"a command", telegramtest.Message{Text: "/stop"}, nil, false},
+		{"a path", telegramtest.Message{Text: "/var/log is full"}, nil, true},
 		{"a reply", telegramtest.Message{Text: "b", ReplyTo: 1}, nil, false},
 		{"forwarded", telegramtest.Message{Text: "b"}, map[string]any{"forward_origin": map[string]any{
 			"type": "hidden_user", "sender_user_name": "Eve"}}, false},

@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 	"unicode/utf16"
 
@@ -246,7 +246,7 @@ func (r *receiver) join(in *bus.InboundMessage, m *message) {
 	if m.Text != "" && in.Forwarded == "" {
 		before, follows := r.previous.Get(by)
 		if gap := m.Date - before.date; follows && gap >= 0 && gap <= longestGap &&
-			in.ReplyTo == nil && !strings.HasPrefix(m.Text, "/") {
+			in.ReplyTo == nil && !slices.ContainsFunc(m.TextEntities, entity.beginsCommand) {
 			in.Album = before.text
 		}
 		if len(utf16.Encode([]rune(m.Text))) >= leastCut {

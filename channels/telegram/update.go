@@ -134,6 +134,10 @@ type (
 	}
 )
 
+// beginsCommand reports whether e is a command at the beginning of a text. For Telegram a path such
+// as /etc/hosts is not a command.
+func (e entity) beginsCommand() bool { return e.Type == "bot_command" && e.Offset == 0 }
+
 // written returns the text, caption or rich message, and the entities that mark parts of it. A
 // service message has none of them.
 func (w *wording) written() (string, []entity) {

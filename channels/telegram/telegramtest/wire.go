@@ -102,7 +102,8 @@ func (c *chat) wire() wireChat {
 	return wireChat{ID: c.id, Type: c.kind, Title: c.title, Forum: c.forum}
 }
 
-// entities returns the mentions and commands in text: words that begin with "@" or "/".
+// entities returns the mentions and commands in text: words that begin with "@" or "/". A path such
+// as /etc/hosts is not a command.
 func entities(text string) []wireEntity {
 	if !strings.ContainsAny(text, "@/") {
 		return nil
@@ -117,7 +118,7 @@ func entities(text string) []wireEntity {
 		switch {
 		case len(name) > 1 && name[0] == '@':
 			found = append(found, wireEntity{"mention", units, utf16Len(name)})
-		case len(name) > 1 && name[0] == '/':
+		case len(name) > 1 && strings.LastIndex(name, "/") == 0:
 			found = append(found, wireEntity{"bot_command", units, utf16Len(name)})
 		}
 		units += utf16Len(word)
