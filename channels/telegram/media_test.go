@@ -161,6 +161,19 @@ func TestPartsOfText(t *testing.T) {
 	}
 }
 
+// A reconnection between two parts of a text does not keep them apart.
+func TestPartsOfTextAfterReconnection(t *testing.T) {
+	api, c, _ := start(t)
+	var albums []string
+	for _, text := range []string{strings.Repeat("a", 4096), "b"} {
+		api.Deliver(telegramtest.Message{User: 42, Text: text, Extra: map[string]any{"date": 100}})
+		albums = append(albums, receive(t, api, c)[0].Album)
+	}
+	if albums[0] == "" || albums[0] != albums[1] {
+		t.Errorf("the albums are %q", albums)
+	}
+}
+
 // channelOf returns a Channel that has no server.
 func channelOf(t testing.TB) *telegram.Channel {
 	t.Helper()

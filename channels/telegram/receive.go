@@ -13,7 +13,6 @@ import (
 
 	"gateway/bus"
 	"gateway/channels"
-	"gateway/channels/recent"
 )
 
 // allowedUpdates are the kinds of updates that the gateway reads.
@@ -23,16 +22,14 @@ const allowedUpdates = `["message","edited_message","callback_query","my_chat_me
 // A receiver is the state of one call of Run.
 type receiver struct {
 	*Channel
-	me       user
-	in       channels.Intake
-	presses  chan string // ids of stored callback queries; further ones are dropped
-	previous *recent.Map[writer, previous]
+	me      user
+	in      channels.Intake
+	presses chan string // ids of stored callback queries; further ones are dropped
 }
 
 // newReceiver returns the receiver for one run. me is the account of the bot.
 func newReceiver(c *Channel, me user, in channels.Intake) *receiver {
-	return &receiver{Channel: c, me: me, in: in, presses: make(chan string, 64),
-		previous: recent.New[writer, previous](maxWriters)}
+	return &receiver{Channel: c, me: me, in: in, presses: make(chan string, 64)}
 }
 
 // pollTime is how long Telegram waits for an update before it answers.

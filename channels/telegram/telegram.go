@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"gateway/channels"
+	"gateway/channels/recent"
 )
 
 var (
@@ -53,7 +54,8 @@ type Channel struct {
 	drafts  bool // see [Options]; likewise rich
 	rich    bool
 
-	moves chan move // groups that have become supergroups, as refusals of Telegram say
+	moves    chan move // groups that have become supergroups, as refusals of Telegram say
+	previous *recent.Map[writer, previous]
 
 	// Neither is ever cleared: a newer server is noticed after a restart of the gateway.
 	noDrafts, noRich atomic.Bool // the server does not know the method
@@ -85,16 +87,17 @@ type Options struct {
 func New(name, token string, opts *Options) *Channel {
 	o := *cmp.Or(opts, new(Options))
 	return &Channel{
-		name:    name,
-		api:     newClient(token, o),
-		log:     cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
-		stall:   stallTimeout,
-		answer:  answerTimeout,
-		inspect: inspectTime,
-		webhook: o.Webhook,
-		drafts:  o.Drafts,
-		rich:    o.Rich,
-		moves:   make(chan move, maxMoves),
+		name:     name,
+		api:      newClient(token, o),
+		log:      cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
+		stall:    stallTimeout,
+		answer:   answerTimeout,
+		inspect:  inspectTime,
+		webhook:  o.Webhook,
+		drafts:   o.Drafts,
+		rich:     o.Rich,
+		moves:    make(chan move, maxMoves),
+		previous: recent.New[writer, previous](maxWriters),
 	}
 }
 
