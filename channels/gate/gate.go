@@ -449,6 +449,8 @@ func admit(
 		})
 	}
 	for _, part := range append(parts, m) {
+		// The sender's number and role may have changed since a part was stored.
+		part.Person, part.Role, part.Origin.Former = m.Person, m.Role, m.Origin.Former
 		added := false
 		if err == nil {
 			added, err = inbox.Put(tx, part, now)

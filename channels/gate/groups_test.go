@@ -186,6 +186,11 @@ func TestAlbum(t *testing.T) {
 			m.Album = "album"
 			return m
 		}
+		otherPart := func(id string, addressed bool) bus.InboundMessage {
+			m := part(id, "bob", addressed)
+			m.Album = "other"
+			return m
+		}
 		d.publish(p, part("1", "bob", false), part("2", "eve", false))
 		d.wantInbox()
 		d.publish(p, part("3", "bob", false), part("4", "bob", true), part("5", "bob", false))
@@ -193,6 +198,11 @@ func TestAlbum(t *testing.T) {
 		d.exec("UPDATE inbox SET state = 'done' WHERE state = 'waiting'")
 		d.publish(p, part("1", "bob", false), part("6", "bob", false), part("7", "eve", false))
 		d.wantInbox("guest part 6")
+		d.publish(p, otherPart("8", false))
+		p.Owners = []string{"bob"} // he was let in meanwhile
+		time.Sleep(time.Minute)
+		d.publish(p, otherPart("9", true))
+		d.wantInbox("guest part 6", "owner part 8", "owner part 9")
 	})
 }
 
