@@ -462,3 +462,27 @@ func TestEditOfWaitingMessage(t *testing.T) {
 		w.wantAnswers("a", "one", "two", "three")
 	})
 }
+
+// The same holds for the new wording of a message that was not for the agent, or is answered.
+func TestEditOfWaitingEdit(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		release := make(chan struct{})
+		w.model.Queue(held(llmtest.Say("one"), release), llmtest.Say("two"), llmtest.Say("three"))
+		w.opts.QueueMode = pool.Followup
+		w.start()
+		w.say("a", "first")
+		for i, text := range []string{"order 5", "thanks", "order 50"} {
+			m := w.message("a", text)
+			if i != 1 {
+				m.Edits = "0"
+			}
+			w.put(m)
+		}
+		close(release)
+		w.wantQuiet()
+		w.wantAsked(2, "user: first", "assistant: one",
+			"user: [new wording of an earlier message] order 50")
+		w.wantAnswers("a", "one", "two", "three")
+	})
+}

@@ -169,7 +169,7 @@ func (w *worker) claimEdits() {
 	rewords := func(r bus.Received) bool {
 		return r.Message.Edits != "" && !IsSuspect(r) &&
 			slices.ContainsFunc(w.claiming, func(o bus.Received) bool {
-				return o.Message.ID == r.Message.Edits && askerOf(o.Message) == askerOf(r.Message)
+				return r.Message.Rewords(&o.Message) && askerOf(o.Message) == askerOf(r.Message)
 			})
 	}
 	var others []bus.Received
@@ -199,7 +199,7 @@ func (w *worker) joined(n int) bool {
 	}
 	if b.Message.Edits != "" {
 		return slices.ContainsFunc(w.waiting[:n], func(r bus.Received) bool {
-			return r.Message.ID == b.Message.Edits
+			return b.Message.Rewords(&r.Message)
 		})
 	}
 	pause := w.pool.Config().Debounce[b.Message.From.Account]

@@ -39,8 +39,7 @@ func current(batch []bus.Received) (list []bus.InboundMessage) {
 		m := r.Message
 		i := slices.IndexFunc(list, func(o bus.InboundMessage) bool {
 			// The chats of a person may be one conversation. Their messages can have equal IDs.
-			return m.Edits != "" && o.ID == m.Edits && o.From.Account == m.From.Account &&
-				o.From.Chat == m.From.Chat
+			return m.Rewords(&o)
 		})
 		if i < 0 {
 			list = append(list, m)
