@@ -240,6 +240,13 @@ func ToolError(err error, source string) string {
 func (t *toolRound) runTool(
 	ctx context.Context, c llm.ToolCall, granted *question.Question,
 ) (d callResult, err error) {
+	// A panic becomes the call's error. The recover of the worker would not catch it on this
+	// goroutine.
+	defer func() {
+		if p := recover(); p != nil {
+			d, err = callResult{}, t.crashed(ctx, c.Name, p)
+		}
+	}()
 	found, err := t.tools.Lookup(c.Name)
 	if err != nil {
 		return callResult{}, err
@@ -258,13 +265,6 @@ func (t *toolRound) runTool(
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errToolTimeout)
 	defer cancel()
-	// A panic becomes the call's error. The recover of the worker would not catch it on this
-	// goroutine.
-	defer func() {
-		if p := recover(); p != nil {
-			d, err = callResult{}, t.crashed(ctx, c.Name, p)
-		}
-	}()
 	if granted == nil {
 		if a, err := t.permissions.permit(found, call); a != nil || err != nil {
 			return callResult{asks: a}, err
