@@ -109,6 +109,10 @@ func TestOtherAnswers(t *testing.T) {
 			m.Attachments = []bus.Attachment{{Kind: bus.Voice}}
 			return m
 		}},
+		{"forwarded", func(m bus.InboundMessage) bus.InboundMessage {
+			m.Forwarded = "Eve"
+			return m
+		}},
 		{"photo of an album", func(m bus.InboundMessage) bus.InboundMessage {
 			m.Album, m.Attachments = "x", []bus.Attachment{{Kind: bus.Photo}}
 			return m

@@ -242,7 +242,8 @@ func decisionOf(q *question.Question, waiting []bus.Received) (decision, bool) {
 			return decision{question.Refused, turn.ResultGoesOn, by, -1}, true
 		case q.Kind == question.Await && m.Origin.Kind == bus.Outcome && m.Origin.Call == q.Call:
 			return decision{question.Answered, prompt.Escape(m.Text), "", i}, true
-		case q.Kind == question.Ask && asked && (hasFiles(r) || m.Edits != "" || elsewhere):
+		case q.Kind == question.Ask && asked && (hasFiles(r) || m.Edits != "" || m.Forwarded != "" ||
+			elsewhere):
 			return decision{question.Refused, turn.ResultOther, by, -1}, true
 		case q.Kind == question.Ask && asked:
 			return decision{question.Answered, chosenAnswer(q, m.Text, false), by, i}, true
@@ -260,10 +261,10 @@ func decides(q *question.Question, r bus.Received) bool {
 }
 
 // decidesBefore reports whether r decides a question that was asked in its group before that moved.
-// pl.mu is held.
+// A wait for a sub-agent is no question: every message ends it, and none is for it. pl.mu is held.
 func decidesBefore(pl *Pool, r bus.Received) bool {
 	p, ok := pl.suspended[session.Before(r.Message)]
-	return ok && decides(&p.question, r)
+	return ok && p.question.Kind != question.Await && decides(&p.question, r)
 }
 
 // chosenAnswer returns the option that text selects by number or wording, or text as the user's own

@@ -11,6 +11,7 @@ import (
 	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/bus/bustest"
+	"gateway/session"
 	"gateway/store"
 	"gateway/store/storetest"
 )
@@ -80,4 +81,22 @@ func TestDropDuringDecision(t *testing.T) {
 			t.Errorf("waiting are %+v, want the message of the other", left)
 		}
 	})
+}
+
+// A wait for a sub-agent of the session from before is no question, so no message is held back for
+// it.
+func TestDecidesBefore(t *testing.T) {
+	t.Parallel()
+	pl := New(&turn.Env{Now: time.Now}, nil, Snapshot{})
+	r := bus.Received{Seq: 1, Message: bus.InboundMessage{
+		From: bus.Address{Account: "test", Chat: "b"}, PreviousChat: "a", Group: true,
+		Sender: bus.Sender{ID: "bob"}, Origin: bus.Origin{Kind: bus.Person}}}
+	for kind, want := range map[question.Kind]bool{question.Ask: true, question.Await: false} {
+		pl.suspended[session.Before(r.Message)] = &suspendedTurn{
+			question: question.Question{Kind: kind, Sender: "bob",
+				Address: bus.Address{Account: "test", Chat: "a"}}}
+		if got := decidesBefore(pl, r); got != want {
+			t.Errorf("%s: decidesBefore = %v, want %v", kind, got, want)
+		}
+	}
 }
