@@ -46,7 +46,8 @@ type Options struct {
 // The exceptions are [llm.ContextTooLong], [llm.NoImages], [llm.TooManyImages] and
 // [llm.BadThoughts]: the Chain returns them, because only the caller can change the conversation.
 // If all models fail, the Chain returns the last model's error. If one of them has refused the
-// content, the Chain returns that error instead, because the caller may leave something out.
+// content, the Chain returns that error instead, because the caller may leave something out; but
+// not instead of [llm.NoTools].
 type Chain struct {
 	links []*link
 	log   *slog.Logger
@@ -87,7 +88,9 @@ func (c *Chain) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event
 				refusal = err
 			}
 		}
-		err = cmp.Or(refusal, err)
+		if refusal != nil && kindOf(err) != llm.NoTools { // without tools this model may answer
+			err = refusal
+		}
 		if err != nil && !t.broken {
 			yield(llm.Event{}, err)
 		}

@@ -135,6 +135,10 @@ func TestRefusalCounts(t *testing.T) {
 	if err == nil || kindOf(err) != llm.ContentRefused {
 		t.Errorf("with a later model that fails: %v, want a refusal", err)
 	}
+	_, _, err = collect(t.Context(), chain(refused, always(llm.NoTools, 0)))
+	if err == nil || kindOf(err) != llm.NoTools {
+		t.Errorf("with a later model that takes no tools: %v, want its error", err)
+	}
 	for e, err := range chain(refused, steady("good")).Stream(t.Context(), question) {
 		if err != nil {
 			t.Fatal(err)
