@@ -205,7 +205,10 @@ func TestGrepPatternBounds(t *testing.T) {
 		_, err := f.call(t, "grep", "pattern", pattern)
 		wantError(t, err, "the pattern takes too long", "smaller numbers in braces")
 	}
-	for _, pattern := range []string{"x{1,1000}", strings.Repeat("x", maxRegexp-2) + "|x"} {
+	for _, pattern := range []string{
+		"x{1,1000}", strings.Repeat("x", maxRegexp-2) + "|x", "^.{1000}.{1000}",
+		"foo.{0,1000}bar",
+	} {
 		if _, err := f.call(t, "grep", "pattern", pattern); err != nil {
 			t.Errorf("%.20q: %v", pattern, err)
 		}

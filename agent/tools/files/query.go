@@ -74,17 +74,17 @@ func newQuery(pattern string, fixed, ignoreCase, multi bool) (*query, error) {
 // states returns about how many states the machine for re has. It has copies of what is repeated
 // so many times.
 func states(re *syntax.Regexp) int {
-	n := 1
 	if re.Op == syntax.OpLiteral {
-		n = len(re.Rune)
+		return len(re.Rune)
 	}
+	n := 0
 	for _, sub := range re.Sub {
 		n += states(sub)
 	}
-	if re.Op == syntax.OpRepeat {
-		n *= max(re.Min, re.Max, 1)
+	if re.Op == syntax.OpRepeat { // an optional copy has a state of its own
+		return n*max(re.Min, re.Max, 1) + max(re.Max-re.Min, 0)
 	}
-	return n
+	return n + 1
 }
 
 func notRegexp(err error) error {
