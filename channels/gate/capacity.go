@@ -64,9 +64,10 @@ func (g *Gate) isFull(q store.Queryer, m bus.InboundMessage) (isFull, tell bool,
 // limit returns the decision on m, whose sender is admitted. It depends on the room in the inbox
 // and on the sender's rate. If the outcome could not be stored, undo returns the token to the rate
 // limiter, or makes the next decision tell the sender again. If m is dropped without a reply in the
-// chat, limit may add a text to unanswered.
+// chat, limit may add a text to unanswered. If m is for the agent only because it joins another
+// message, it becomes context instead.
 func (in *intake) limit(
-	ctx context.Context, p Policy, m *bus.InboundMessage, unanswered map[string]string,
+	ctx context.Context, p Policy, m *bus.InboundMessage, joins bool, unanswered map[string]string,
 ) (d decision, undo func(), err error) {
 	g, undo := in.gate, func() {}
 	limited := *m
@@ -85,6 +86,10 @@ func (in *intake) limit(
 		undo = func() { g.backlog.untell(limited.From) }
 	} else if ok, tell, undo = g.rates.allow(limited, p.PerMinute); ok {
 		return admitted, undo, nil
+	}
+	if joins {
+		undo()
+		return ambient, func() {}, nil
 	}
 	if m.VoiceState == bus.Overheard { // it is not transcribed
 		m.VoiceState = ""

@@ -298,18 +298,14 @@ func (in *intake) decideAll(
 		if err != nil {
 			return fail(err)
 		}
-		undo := func() {}
+		undo, joins := func() {}, false
 		if v == ambient {
-			more, err := continues(read, &m, kept)
-			if err != nil {
+			if joins, err = continues(read, &m, kept); err != nil {
 				return fail(err)
 			}
-			if more {
-				v = admitted
-			}
 		}
-		if v == admitted {
-			if v, undo, err = in.limit(ctx, policy, &m, unanswered); err != nil {
+		if v == admitted || joins {
+			if v, undo, err = in.limit(ctx, policy, &m, joins, unanswered); err != nil {
 				return fail(err)
 			}
 		}

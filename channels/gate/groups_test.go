@@ -232,9 +232,17 @@ func TestForwardWithComment(t *testing.T) {
 		d.publish(p, forward(17, "6", "bob"))
 		d.publish(p, forward(19, "7", "bob"), forward(17, "8", "ann"),
 			at(17, inGroup("g", false, message("9", "bob", "hm"))), forward(22, "10", "bob"))
-		d.wantInbox("guest news 2", "guest true?", "guest news 6", "guest news 7")
+		d.wantInbox("guest news 2", "guest true?", "guest news 6")
 		d.publish(p, question, forward(5, "11", "bob")) // the platform repeats what is older
-		d.wantInbox("guest news 2", "guest true?", "guest news 6", "guest news 7")
+		d.wantInbox("guest news 2", "guest true?", "guest news 6")
+
+		// A forwarded message is no comment on another one, and neither is a command.
+		d.publish(p, at(30, inGroup("g", true, message("20", "bob", "and?"))), forward(31, "21", "bob"),
+			forward(33, "22", "bob"), at(36, inGroup("g", true, message("23", "bob", "/status"))),
+			forward(36, "24", "bob"))
+		d.wantInbox("guest news 2", "guest true?", "guest news 6", "guest and?",
+			"guest news 21", "guest /status")
+		d.exec("DELETE FROM inbox")
 
 		voice := at(40, inGroup("voice", false, message("12", "bob", "")))
 		voice.Attachments = []bus.Attachment{{Kind: bus.Voice, Seconds: 5}}
@@ -243,7 +251,29 @@ func TestForwardWithComment(t *testing.T) {
 		d.publish(p, voice, onVoice)
 		onVoice.ID = "14"
 		d.publish(p, onVoice)
-		d.wantInbox("guest news 2", "guest true?", "guest news 6", "guest news 7", "guest ")
+		d.wantInbox("guest ")
+	})
+}
+
+// What is forwarded with a comment beyond the rate of its sender stays context, and nobody is told.
+func TestForwardedBeyondRate(t *testing.T) {
+	atDoor(t, func(d *gateFixture) {
+		p := gate.Policy{Groups: []string{"g"}, PerMinute: 2}
+		list := []bus.InboundMessage{inGroup("g", true, message("1", "bob", "true?"))}
+		for _, id := range []string{"2", "3", "4"} {
+			m := inGroup("g", false, message(id, "bob", "news "+id))
+			m.Forwarded = "Eve"
+			list = append(list, m)
+		}
+		d.publish(p, list...)
+		d.wantInbox("guest true?", "guest news 2")
+		heard, err := d.inbox.Ambient(d.db.Read(d.t.Context()), list[0].From, 1000, time.Now())
+		if err != nil || len(heard) != 2 {
+			t.Errorf("the context has %+v, %v, want two messages", heard, err)
+		}
+		if told := d.outboxed("g"); len(told) != 0 {
+			t.Errorf("the group was told %+v", told)
+		}
 	})
 }
 

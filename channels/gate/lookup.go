@@ -3,6 +3,7 @@ package gate
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"gateway/bus"
@@ -81,9 +82,11 @@ func continues(q store.Queryer, m *bus.InboundMessage, earlier []decided) (bool,
 
 // accompanies reports whether part is for the agent if m is, because their sender has sent them at
 // once. Only one message of an album has the caption. Apps send a comment on what is forwarded as a
-// message of its own: on Telegram before it, elsewhere after it.
+// message of its own: on Telegram before it, elsewhere after it. A command is no comment, and only
+// a message that itself addresses the agent is one.
 func accompanies(part, m *bus.InboundMessage) bool {
-	return part.SharesAlbum(m) || part.Forwarded != "" && part.From == m.From &&
+	comments := m.Addressed && (m.Literal || !strings.HasPrefix(m.Text, "/"))
+	return part.SharesAlbum(m) || part.Forwarded != "" && comments && part.From == m.From &&
 		part.Sender.ID == m.Sender.ID && part.Time.Sub(m.Time).Abs() <= commentTime
 }
 

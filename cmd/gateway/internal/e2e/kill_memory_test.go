@@ -118,8 +118,8 @@ func newMemoryTrial(t *testing.T) *memoryTrial {
 	return k
 }
 
-// padding makes messages long.
-var padding = strings.Repeat(" and so on and on", 180)
+// padding makes messages long, but not so long that they count as parts of one text.
+var padding = strings.Repeat(" and so on and on", 110)
 
 // noteLine matches a person's message in a request for notes. dreamLine matches a note in a
 // request of Dream, and findingLine matches what Dream has found.
