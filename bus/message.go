@@ -73,7 +73,8 @@ type InboundMessage struct {
 
 	Attachments []Attachment `json:"attachments,omitempty"`
 
-	// Album groups the messages that people see as one, such as photos sent together; or "".
+	// Album groups the messages that people sent as one, such as photos sent together or the parts of
+	// a long text; or "".
 	Album string `json:"album,omitempty"`
 
 	// Edits is the ID of the earlier message that this one rewords, or "". Then the ID of this one is

@@ -261,7 +261,8 @@ func decides(q *question.Question, r bus.Received) bool {
 }
 
 // decidesBefore reports whether r decides a question that was asked in its group before that moved.
-// A wait for a sub-agent is no question: every message ends it, and none is for it. pl.mu is held.
+// A wait for a sub-agent is not such a question, because no message answers it. The caller holds
+// pl.mu.
 func decidesBefore(pl *Pool, r bus.Received) bool {
 	p, ok := pl.suspended[session.Before(r.Message)]
 	return ok && p.question.Kind != question.Await && decides(&p.question, r)

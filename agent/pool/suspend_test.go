@@ -83,8 +83,7 @@ func TestDropDuringDecision(t *testing.T) {
 	})
 }
 
-// A wait for a sub-agent of the session from before is no question, so no message is held back for
-// it.
+// A message waits for a question of the session from before, but not for its sub-agent.
 func TestDecidesBefore(t *testing.T) {
 	t.Parallel()
 	pl := New(&turn.Env{Now: time.Now}, nil, Snapshot{})

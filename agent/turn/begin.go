@@ -84,8 +84,8 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 	return nil
 }
 
-// commitFirst is the transaction of begin. It returns messages with what is recalled for them.
-// gone reports that the turn must not begin.
+// commitFirst runs the transaction of begin. It adds recalled facts to messages and returns them as
+// all. gone reports that the turn must not begin.
 func (t *runner) commitFirst(
 	ctx context.Context, batch []bus.Received, messages []llm.Message,
 ) (all []llm.Message, gone bool, err error) {
@@ -132,7 +132,8 @@ func isCutShort(ctx context.Context) bool {
 }
 
 // writeFirst writes the turn with its first messages. If the person was linked with another or
-// became known since the last turn, it moves their data.
+// became known since the last turn, it moves their data. It reports errScopeMoved if the memory of
+// the group has moved.
 func (t *runner) writeFirst(
 	tx *store.Tx, begun *session.Turn, batch []bus.Received, messages []llm.Message,
 ) error {

@@ -255,7 +255,8 @@ func TestForwardWithComment(t *testing.T) {
 	})
 }
 
-// What is forwarded with a comment beyond the rate of its sender stays context, and nobody is told.
+// Messages that are forwarded with a comment, beyond the rate of their sender, stay context. Nobody
+// is told.
 func TestForwardedBeyondRate(t *testing.T) {
 	atDoor(t, func(d *gateFixture) {
 		p := gate.Policy{Groups: []string{"g"}, PerMinute: 2}

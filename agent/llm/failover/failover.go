@@ -45,9 +45,9 @@ type Options struct {
 // the Chain tries the next model at once, and also if a content filter left nothing of the answer.
 // The exceptions are [llm.ContextTooLong], [llm.NoImages], [llm.TooManyImages] and
 // [llm.BadThoughts]: the Chain returns them, because only the caller can change the conversation.
-// If all models fail, the Chain returns the last model's error. If one of them has refused the
-// content, the Chain returns that error instead, because the caller may leave something out; but
-// not instead of [llm.NoTools].
+// If all models fail, the Chain returns the last model's error. It prefers the error of a model
+// that has refused the content, because the caller may then leave earlier messages out. It does not
+// prefer that error to [llm.NoTools], because the last model may answer without tools.
 type Chain struct {
 	links []*link
 	log   *slog.Logger

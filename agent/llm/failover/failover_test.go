@@ -125,8 +125,8 @@ func TestFilteredAnswer(t *testing.T) {
 	}
 }
 
-// A refusal counts more than the error of a later model, because the caller may leave out what was
-// refused. The usage of a refused answer is that of the answer in its place.
+// The chain returns a refusal rather than the error of a later model, but not rather than NoTools.
+// The answer of a later model also counts the usage of the refused answer.
 func TestRefusalCounts(t *testing.T) {
 	refused := llmtest.Func("refused", func(llm.Request) llmtest.Step {
 		return llmtest.Step{Finish: llm.FinishFiltered, Usage: llm.Usage{Input: 100}}

@@ -71,8 +71,8 @@ func newQuery(pattern string, fixed, ignoreCase, multi bool) (*query, error) {
 	return q, nil
 }
 
-// states returns about how many states the machine for re has. It has copies of what is repeated
-// so many times.
+// states estimates the number of states of the machine for re. The machine has a copy of a part of
+// re for each of its repetitions.
 func states(re *syntax.Regexp) int {
 	if re.Op == syntax.OpLiteral {
 		return len(re.Rune)
