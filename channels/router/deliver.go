@@ -355,7 +355,8 @@ func (s *sender) showPart(ctx context.Context, d *bus.Delivery, n int) (id strin
 	if planned.file != nil {
 		part.File = planned.open(s.r.files)
 	}
-	if s.shown.lost != "" && n == len(s.shown.ids) && part.File == nil && len(part.Buttons) == 0 {
+	if s.shown.lost != "" && !s.shown.unsent && n == len(s.shown.ids) && part.File == nil &&
+		len(part.Buttons) == 0 {
 		return s.resendLost(ctx, part)
 	}
 	if n >= s.shown.usable {

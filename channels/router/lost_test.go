@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"gateway/bus"
+	"gateway/channels"
 	"gateway/channels/router"
 )
 
@@ -63,5 +64,44 @@ func TestPreviewLost(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A message of a preview that was certainly not sent is sent again. It needs no edit, because it
+// has the newest text.
+func TestPreviewNotSent(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		err  error
+		want []string // texts sent
+	}{
+		{"failed", context.DeadlineExceeded, []string{"one two", "one two three"}},
+		{"limited", &channels.RateError{After: time.Second}, []string{"one two", "one two"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.start(func(a *router.Account) { a.Streaming = true })
+				w.Fail(1, c.err)
+				w.show(chatA, "s", "one two")
+				w.sleep(10 * time.Second)
+				answer := c.want[len(c.want)-1]
+				w.answer(chatA, answer, "s")
+				w.sleep(time.Minute)
+				w.wantRead(chatA, answer)
+				var sent []string
+				for _, call := range w.asked("send", "edit") {
+					if call.kind == "edit" {
+						w.t.Errorf("edited to %q", call.text)
+					}
+					sent = append(sent, call.text)
+				}
+				if !slices.Equal(sent, c.want) {
+					w.t.Errorf("calls with the texts %q, want %q", sent, c.want)
+				}
+				if n := w.rows("previews"); n != 0 {
+					w.t.Errorf("%d previews are noted", n)
+				}
+			})
+		})
 	}
 }

@@ -55,6 +55,7 @@ type messages struct {
 	texts  []string // their texts; "" if an earlier process wrote it
 	usable int      // how many of them the answer can replace, from the first one
 	lost   string   // key of one more message that may exist but whose id is unknown; or ""
+	unsent bool     // the message with the key lost does not exist: all attempts have failed
 
 	orphaned time.Time // since when no worker uses them; zero while one does
 }
@@ -472,7 +473,7 @@ func (v *display) putText(ctx context.Context, n int, text string) error {
 		return err
 	}
 	shows := text
-	if p.lost != "" { // an earlier attempt may have sent the message with an older text
+	if p.unsent = p.unsent || p.lost == ""; !p.unsent { // the message may exist, with an older text
 		shows = ""
 	}
 	p.lost = cmp.Or(p.lost, bus.NewKey())
@@ -485,8 +486,11 @@ func (v *display) putText(ctx context.Context, n int, text string) error {
 	if err := v.notePreview(ctx); err != nil {
 		return err
 	}
+	unsent := p.unsent
+	p.unsent = false // if Send panics
 	id, err := v.a.Channel.Send(ctx, part)
 	if err != nil {
+		p.unsent = unsent && !errors.Is(err, channels.ErrUncertain)
 		return err
 	}
 	p.add(id, shows)
