@@ -66,9 +66,10 @@ type process struct {
 	done chan struct{} // closed when the process has ended and its log is read
 
 	mu      sync.Mutex
-	counts  map[string]int // log lines by message
-	tail    []string       // newest log lines
-	changed chan struct{}  // closed at the next log line
+	counts  map[string]int    // log lines by message
+	last    map[string]string // newest log line by message
+	tail    []string          // newest log lines
+	changed chan struct{}     // closed at the next log line
 }
 
 // start starts a gateway in the home of w with additional environment variables.
@@ -86,7 +87,7 @@ func (w *world) startProgram(path string, env ...string) *process {
 	w.t.Helper()
 	p := &process{
 		t: w.t, cmd: exec.Command(path), done: make(chan struct{}),
-		counts: make(map[string]int), changed: make(chan struct{}),
+		counts: make(map[string]int), last: make(map[string]string), changed: make(chan struct{}),
 	}
 	// As in TestMain, the process must accept the fake WhatsApp.
 	p.cmd.Env = append(append(w.environ(),
@@ -126,6 +127,7 @@ func (p *process) read(log io.Reader) {
 		_ = json.Unmarshal(bytes.TrimSpace(lines.Bytes()), &line)
 		p.mu.Lock()
 		p.counts[line.Msg]++
+		p.last[line.Msg] = lines.Text()
 		p.tail = append(p.tail, lines.Text())
 		if len(p.tail) > 2*keepLines {
 			p.tail = append([]string(nil), p.tail[keepLines:]...)
@@ -147,6 +149,13 @@ func (p *process) logged(message string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.counts[message]
+}
+
+// lastOf returns the newest log line with the given message, or "".
+func (p *process) lastOf(message string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last[message]
 }
 
 // errEnded means that a process ended before it did what a test was waiting for.
