@@ -304,32 +304,6 @@ func TestImagesRefused(t *testing.T) {
 	})
 }
 
-// The parts of an album become one message, even if they arrive one after another.
-func TestAlbum(t *testing.T) {
-	t.Parallel()
-	inWorld(t, func(w *world) {
-		w.withFiles()
-		w.model.Queue(llmtest.Say("nice"), llmtest.Say("ok"))
-		w.start()
-		for i, ref := range []string{"a.png", "b.png", "gone"} {
-			m := carrying(w.message("a", ""), photo(ref))
-			m.Album = "al"
-			if i == 0 {
-				m.Text = "my holidays"
-			}
-			w.put(m)
-			w.sleep(300 * time.Millisecond)
-		}
-		w.sleep(100 * time.Millisecond)
-		w.say("a", "well?")
-		w.sleep(2 * time.Second)
-		w.wantAnswers("a", "nice", "ok")
-		w.wantAsked(1, "user: [photo, image/png, media/a.png] [photo, image/png, media/b.png] "+
-			"[photo: the platform no longer has the file] my holidays")
-		w.wantQuiet()
-	})
-}
-
 // An edit replaces a message that still waits. If the message is already answered, the edit is a
 // new message that corrects it.
 func TestNewWording(t *testing.T) {

@@ -206,12 +206,14 @@ func (d *Dispatcher) dispatch(ctx, work context.Context) error {
 // ingest hands out new messages from the inbox. bound is the maximum number of waiting messages in
 // a session.
 func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
+	defer d.pool.More.Store(false)
 	for {
 		list, upTo, more, err := d.Inbox.Next(d.DB.Read(work), d.last)
 		aside, err := d.DB.RepairRows(work, d.opts.Logger, err, d.Inbox.SetAside)
 		if err != nil {
 			return err
 		}
+		d.pool.More.Store(more || len(list) > 1)
 		for _, r := range list {
 			if d.pool.WasResumed(r.Seq) {
 				d.last = r.Seq

@@ -12,6 +12,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"gateway/agent/question"
 	"gateway/agent/turn"
@@ -31,6 +32,10 @@ type Pool struct {
 	Lease store.Lease    // lease of the turns; set before Resume
 	wg    sync.WaitGroup // of the workers
 	tried map[int64]bool // messages that Resume handed out; used by the dispatching goroutine only
+
+	// More says that messages are being handed out that have arrived together. The rest of a message
+	// in several parts may be among them.
+	More atomic.Bool
 
 	mu         sync.Mutex                     // guards the fields below and all sessions
 	workers    map[session.Key]*worker        // sessions whose worker runs or waits to be admitted

@@ -104,7 +104,11 @@ func (w *worker) next(ctx context.Context) []bus.Received {
 			d.mu.Unlock()
 			return nil
 		}
-		wait := w.debounce() - d.env.Now().Sub(w.arrived)
+		pause := w.debounce()
+		wait := pause - d.env.Now().Sub(w.arrived)
+		if pause > 0 && wait <= 0 && d.More.Load() {
+			wait = moreWait
+		}
 		if wait <= 0 {
 			batch := w.claim()
 			d.mu.Unlock()
@@ -121,6 +125,10 @@ func (w *worker) next(ctx context.Context) []bus.Received {
 		timer.Stop()
 	}
 }
+
+// moreWait is how often a worker checks whether all messages that have arrived together were handed
+// out. It waits only on a machine that is busy for longer than the pause between messages.
+const moreWait = 10 * time.Millisecond
 
 // debounce returns the time without new messages after which a turn begins. It is 0 if no further
 // message can join those of the turn, because another one follows them. The pool's mu is held.
