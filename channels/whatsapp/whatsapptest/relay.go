@@ -199,7 +199,7 @@ func (c *conn) recipients(per map[*device][]node, shared []node, g *group, resen
 // head returns the attributes with which d gets a message of c. The caller holds s.mu.
 func (c *conn) head(n *node, to types.JID, g *group, d *device) attrs {
 	from := c.device
-	a := attrs{"id": n.Attrs["id"], "t": unix(time.Now()), "type": n.Attrs["type"],
+	a := attrs{"id": n.Attrs["id"], "t": unix(c.s.now()), "type": n.Attrs["type"],
 		"notify": from.of.name}
 	if edit, ok := n.Attrs["edit"]; ok {
 		a["edit"] = edit

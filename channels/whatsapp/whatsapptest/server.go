@@ -69,6 +69,7 @@ type Server struct {
 	persons    []*Person
 	media      map[string][]byte // by path
 	violations []string
+	stopped    time.Time         // time of each message, or zero
 	props      string            // name of the last device that asked to be linked
 	lastUser   int               // of a person
 	changed    notifier.Notifier // notified at each change

@@ -144,6 +144,26 @@ func (p *Person) send(
 	return r.ID, nil
 }
 
+// StopClock gives all messages the present time until goOn is called, as if people sent them at
+// once.
+func (s *Server) StopClock() (goOn func()) {
+	set := func(t time.Time) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.stopped = t
+	}
+	set(time.Now())
+	return func() { set(time.Time{}) }
+}
+
+// now returns the time of a message. The caller holds s.mu.
+func (s *Server) now() time.Time {
+	if !s.stopped.IsZero() {
+		return s.stopped
+	}
+	return time.Now()
+}
+
 // to returns the address for the name of a chat.
 func (p *Person) to(chat string) types.JID {
 	if chat == "" {

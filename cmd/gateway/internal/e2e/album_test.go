@@ -147,11 +147,12 @@ func TestForwardWithComment(t *testing.T) {
 			o := platforms["discord"].(*onDiscord)
 			o.Deliver(discordtest.Message{Channel: "30", User: "8", Extra: map[string]any{
 				"message_reference": map[string]any{"type": 1, "channel_id": "31", "message_id": "5"},
-				"message_snapshots": []any{map[string]any{"message": map[string]any{"content": news}}}}})
-			o.sayGroup("is this true?", true)
+				"message_snapshots": []any{map[string]any{"message": map[string]any{"content": news}}}}},
+				discordtest.Message{Channel: "30", User: "8", Text: "<@99> is this true?"})
 		},
 		"whatsapp": func() {
 			o := platforms["whatsapp"].(*onWhatsApp)
+			defer o.StopClock()()
 			_, err := o.bob.Send(t.Context(), o.garden, &waE2E.Message{
 				ExtendedTextMessage: &waE2E.ExtendedTextMessage{Text: proto.String(news),
 					ContextInfo: &waE2E.ContextInfo{IsForwarded: proto.Bool(true)}}})
