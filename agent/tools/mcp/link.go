@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -311,7 +312,7 @@ func (s *dialer) survive(next sdk.MethodHandler) sdk.MethodHandler {
 		defer func() {
 			if p := recover(); p != nil {
 				s.opts.Logger.ErrorContext(ctx, "mcp message panicked", "server", s.Name,
-					"method", method, "panic", fmt.Sprint(p))
+					"method", method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 				err = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client failed"}
 			}
 		}()
