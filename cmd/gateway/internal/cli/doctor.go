@@ -268,7 +268,7 @@ func examineHealth(ctx context.Context, cfg *config.Config, ready bool, out io.W
 			cfg.Gateway.Home, cfg.HTTP.Listen)
 	}
 	if err != nil {
-		return err
+		return app.NewHomeError(cfg.Gateway.Home, err)
 	}
 	path := "/healthz"
 	if ready {

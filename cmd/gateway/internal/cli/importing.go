@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -53,6 +54,11 @@ adds only what is new. The gateway must not run.
 One person or group gets the personal data: the owner, unless --scope names another.`,
 		Args: cobra.ExactArgs(1),
 	}, func(cmd *cobra.Command, cfg *config.Config, args []string) error {
+		info, err := os.Stat(args[0])
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+			return app.UsageErrorf("there is no folder %s: give the home of %s, which is ~/.%[2]s unless "+
+				"you have chosen another", args[0], kind)
+		}
 		source, err := importer.Open(kind, args[0])
 		if err != nil {
 			return err

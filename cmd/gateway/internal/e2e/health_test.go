@@ -217,6 +217,8 @@ func TestHealthCommand(t *testing.T) {
 	}
 	o.kill()
 	fails("no gateway answers at " + o.Address) // the file with its address still exists
+	w.home = filepath.Join(hold, "home")        // hold is a file
+	fails(w.home + " is not a folder")
 }
 
 // TestOperatorsTokenIsWithheld checks that the generated operator's token counts as a secret.

@@ -98,6 +98,12 @@ func TestImportedHomeIsUsed(t *testing.T) {
 		!strings.Contains(out, "a gateway is running in") {
 		t.Errorf("importing beside a gateway: %v\n%s", err, out)
 	}
+	for _, dir := range []string{bot + "s", filepath.Join(bot, "config.json")} {
+		if out, err := w.gateway("import", "nanobot", dir); err == nil ||
+			!strings.Contains(out, "there is no folder "+dir+": give the home of nanobot") {
+			t.Errorf("importing %s: %v\n%s", dir, err, out)
+		}
+	}
 }
 
 // TestImportedOpenClawIsUsed imports an OpenClaw home. It checks that the conversations in its
