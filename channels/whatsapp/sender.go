@@ -151,23 +151,35 @@ func (s *sender) post(
 // answer makes the client believe that WhatsApp has refused the message with the given id, unless
 // WhatsApp has answered. It returns when done is closed, or after a second, if the client does not
 // wait for that answer.
+//
+// It does not answer at once. If the connection has ended, the client ends the wait by itself, and
+// closes the channel on which it would get the answer.
 func answer(
 	ctx context.Context, client *whatsmeow.Client, id types.MessageID, done <-chan struct{},
 ) {
 	const tries, pause = 20, 50 * time.Millisecond
-	refusal := &waBinary.Node{Tag: "ack", Attrs: waBinary.Attrs{"id": id, "error": "408"}}
 	answered := false
 	for range tries {
-		if !answered {
-			//lint:ignore SA1019 no other function of the client passes an answer
-			answered = client.DangerousInternals().ReceiveResponse(ctx, refusal)
-		}
 		select {
 		case <-done:
 			return
 		case <-time.After(pause):
 		}
+		answered = answered || refuse(ctx, client, id)
 	}
+}
+
+// refuse passes a refusal to the client. It reports false if the client does not wait for an answer
+// yet. It survives the panic of the client if that closes its channel at this moment.
+func refuse(ctx context.Context, client *whatsmeow.Client, id types.MessageID) (answered bool) {
+	defer func() {
+		if recover() != nil {
+			answered = true
+		}
+	}()
+	refusal := &waBinary.Node{Tag: "ack", Attrs: waBinary.Attrs{"id": id, "error": "408"}}
+	//lint:ignore SA1019 no other function of the client passes an answer
+	return client.DangerousInternals().ReceiveResponse(ctx, refusal)
 }
 
 // longestAck is the longest time to wait for WhatsApp to accept a message, after any number of

@@ -1,0 +1,34 @@
+package whatsapp
+
+import (
+	"testing"
+
+	"go.mau.fi/whatsmeow"
+	"go.mau.fi/whatsmeow/store"
+)
+
+// TestAnswerToEndedWait checks that a client that ends a wait by itself, because the connection has
+// ended, gets no answer. If the answer comes at that moment, the panic of the client is survived.
+func TestAnswerToEndedWait(t *testing.T) {
+	client := whatsmeow.NewClient(&store.Device{}, nil)
+	//lint:ignore SA1019 the client has no other way to wait for an answer
+	inner := client.DangerousInternals()
+	done := make(chan struct{})
+	close(done)
+	waits := inner.WaitResponse("a")
+	answer(t.Context(), client, "a", done)
+	if len(waits) > 0 {
+		t.Error("the client got an answer although its wait had ended")
+	}
+	close(waits)
+	if !refuse(t.Context(), client, "a") {
+		t.Error("the panic does not count as an answer")
+	}
+	waits = inner.WaitResponse("b")
+	if !refuse(t.Context(), client, "b") || len(waits) != 1 {
+		t.Error("the client that waits got no answer")
+	}
+	if refuse(t.Context(), client, "c") {
+		t.Error("a client that does not wait counts as answered")
+	}
+}
