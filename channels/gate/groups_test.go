@@ -236,7 +236,7 @@ func TestForwardWithComment(t *testing.T) {
 		d.publish(p, question, forward(5, "11", "bob")) // the platform repeats what is older
 		d.wantInbox("guest news 2", "guest true?", "guest news 6")
 
-		// A forwarded message is no comment on another one, and neither is a command.
+		// Neither a forwarded message nor a command counts as a comment.
 		d.publish(p, at(30, inGroup("g", true, message("20", "bob", "and?"))), forward(31, "21", "bob"),
 			forward(33, "22", "bob"), at(36, inGroup("g", true, message("23", "bob", "/status"))),
 			forward(36, "24", "bob"))

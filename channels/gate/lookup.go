@@ -82,8 +82,8 @@ func continues(q store.Queryer, m *bus.InboundMessage, earlier []decided) (bool,
 
 // accompanies reports whether part is for the agent if m is, because their sender has sent them at
 // once. Only one message of an album has the caption. Apps send a comment on what is forwarded as a
-// message of its own: on Telegram before it, elsewhere after it. A command is no comment, and only
-// a message that itself addresses the agent is one.
+// separate message: on Telegram before it, elsewhere after it. A comment must address the agent
+// itself. A command does not count as a comment.
 func accompanies(part, m *bus.InboundMessage) bool {
 	comments := m.Addressed && (m.Literal || !strings.HasPrefix(m.Text, "/"))
 	return part.SharesAlbum(m) || part.Forwarded != "" && comments && part.From == m.From &&

@@ -473,7 +473,8 @@ func (v *display) putText(ctx context.Context, n int, text string) error {
 		return err
 	}
 	shows := text
-	if p.unsent = p.unsent || p.lost == ""; !p.unsent { // the message may exist, with an older text
+	p.unsent = p.unsent || p.lost == ""
+	if !p.unsent { // the message may exist already, with an older text
 		shows = ""
 	}
 	p.lost = cmp.Or(p.lost, bus.NewKey())
