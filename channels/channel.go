@@ -33,7 +33,7 @@ type Channel interface {
 	// Send delivers one part and returns the platform's id of the message. It may be called
 	// concurrently with itself and with Run. Its error is ErrRefused if the platform will never
 	// accept the part, a *RateError if the caller must wait, ErrUncertain if the part may have been
-	// delivered, and any other error if the part was not delivered and can be sent again.
+	// delivered and would be shown again, and any other error if it can be sent again.
 	Send(ctx context.Context, part bus.Part) (id string, err error)
 }
 

@@ -2,6 +2,7 @@ package router_test
 
 import (
 	"context"
+	"io"
 	"slices"
 	"sync"
 	"testing"
@@ -17,9 +18,12 @@ import (
 type keyed struct {
 	*platform
 
-	mu  sync.Mutex
-	ids map[string]string // by key
+	mu   sync.Mutex
+	ids  map[string]string // by key
+	hide error             // of the next call that sends a message
 }
+
+func (*keyed) Deduplicates() {}
 
 func (k *keyed) Send(ctx context.Context, part bus.Part) (string, error) {
 	k.mu.Lock()
@@ -32,6 +36,9 @@ func (k *keyed) Send(ctx context.Context, part bus.Part) (string, error) {
 	if sent := k.Sent(); len(sent) > before { // also if the answer was lost
 		k.ids[part.Key] = sent[len(sent)-1].ID
 	}
+	if k.hide != nil {
+		id, err, k.hide = "", k.hide, nil
+	}
 	return id, err
 }
 
@@ -39,31 +46,36 @@ func (k *keyed) Send(ctx context.Context, part bus.Part) (string, error) {
 // process ended. The final answer still replaces the text of that message, so that nobody sees
 // its beginning twice.
 func TestPreviewLost(t *testing.T) {
-	for _, restart := range []bool{false, true} {
-		for _, failing := range []int{0, 2} { // number of edits that fail
-			inWorld(t, func(w *world) {
-				k := &keyed{platform: w.platform, ids: make(map[string]string)}
-				account := router.Account{Name: "full", Channel: k, Streaming: true}
-				stop := w.startWith(account)
-				w.Lose(1)
-				w.progress(bus.Progress{To: chatA, Stream: "s", ReplyTo: "1", Text: "one two"})
-				w.sleep(2 * time.Second)
-				if restart {
-					stop()
-					w.startWith(account)
-				}
-				w.Fail(failing, context.DeadlineExceeded)
-				// The final answer replies to a message that was written meanwhile.
-				w.store(bus.OutboundMessage{To: chatA, Text: "one two three", Stream: "s", ReplyTo: "2"})
-				w.sleep(time.Minute)
-				if got := w.read(chatA); !slices.Equal(got, []string{"one two three"}) {
-					w.t.Errorf("restart %v, %d failures: people read %q", restart, failing, got)
-				}
-				if n := w.rows("previews"); n != 0 {
-					w.t.Errorf("%d previews are noted", n)
-				}
-			})
+	for _, hide := range []error{channels.ErrUncertain, io.EOF} { // both mean: it can be sent again
+		for _, restart := range []bool{false, true} {
+			for _, failing := range []int{0, 2} {
+				inWorld(t, func(w *world) { w.losePreview(hide, restart, failing) })
+			}
 		}
+	}
+}
+
+// losePreview hides the id of a preview's message behind an error, and lets a number of edits fail.
+func (w *world) losePreview(hide error, restart bool, failing int) {
+	w.t.Helper()
+	k := &keyed{platform: w.platform, ids: make(map[string]string), hide: hide}
+	account := router.Account{Name: "full", Channel: k, Streaming: true}
+	stop := w.startWith(account)
+	w.progress(bus.Progress{To: chatA, Stream: "s", ReplyTo: "1", Text: "one two"})
+	w.sleep(2 * time.Second)
+	if restart {
+		stop()
+		w.startWith(account)
+	}
+	w.Fail(failing, context.DeadlineExceeded)
+	// The final answer replies to a message that was written meanwhile.
+	w.store(bus.OutboundMessage{To: chatA, Text: "one two three", Stream: "s", ReplyTo: "2"})
+	w.sleep(time.Minute)
+	if got := w.read(chatA); !slices.Equal(got, []string{"one two three"}) {
+		w.t.Errorf("%v, restart %v, %d failures: people read %q", hide, restart, failing, got)
+	}
+	if n := w.rows("previews"); n != 0 {
+		w.t.Errorf("%d previews are noted", n)
 	}
 }
 

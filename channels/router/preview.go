@@ -491,7 +491,7 @@ func (v *display) putText(ctx context.Context, n int, text string) error {
 	p.unsent = false // if Send panics
 	id, err := v.a.Channel.Send(ctx, part)
 	if err != nil {
-		p.unsent = unsent && !errors.Is(err, channels.ErrUncertain)
+		p.unsent = unsent && v.a.sentNothing(err)
 		return err
 	}
 	p.add(id, shows)
