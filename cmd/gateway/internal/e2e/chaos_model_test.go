@@ -58,9 +58,17 @@ func (c *chaos) answer(r openaitest.Request) openaitest.Reply {
 	return spoil(say(fmt.Sprintf("answer %d to%s by somebody who knows %s end", r.N, marks, words)))
 }
 
+// isAnswer reports whether m is an answer that the model has finished.
+func isAnswer(m openaitest.Message) bool {
+	return m.Role == "assistant" && len(m.ToolCalls) == 0 && m.Content != turn.MarkInterrupted
+}
+
 // reminderIn returns the number of the reminder or task that the newest message is, or "".
 func reminderIn(messages []openaitest.Message) (number string, isTask bool) {
 	for _, m := range slices.Backward(messages) {
+		if isAnswer(m) { // what follows has no mark, such as a file
+			break
+		}
 		if m.Role != "user" {
 			continue
 		}
@@ -80,7 +88,7 @@ func openMarks(messages []openaitest.Message) (marks string) {
 	for _, m := range messages {
 		form := ""
 		switch {
-		case m.Role == "assistant" && len(m.ToolCalls) == 0 && m.Content != turn.MarkInterrupted:
+		case isAnswer(m):
 			marks = ""
 		case m.Role == "user":
 			form = " a%sz"
