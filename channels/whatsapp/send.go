@@ -42,13 +42,18 @@ func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 // Edit implements [channels.Editor]. WhatsApp allows edits for 20 minutes.
 func (c *Channel) Edit(ctx context.Context, to bus.Address, id, text string) error {
 	return c.withSession(ctx, "edit "+id+" in", to, func(s *session, chat types.JID) error {
-		// A message that is not remembered, for example after a restart, is edited whatever its
-		// age.
 		known, found := c.recent.find(chat.String(), id)
+		sent := known.sent
+		if !found { // for example after a restart
+			var err error
+			if sent, err = s.st.sentAt(ctx, id); err != nil {
+				return err
+			}
+		}
 		switch {
-		case found && known.removed:
+		case known.removed || sent.IsZero(): // phones ignore the edit
 			return fmt.Errorf("%w: the message was deleted", channels.ErrRefused)
-		case found && time.Since(known.sent) > c.opts.EditWindow:
+		case time.Since(sent) > c.opts.EditWindow:
 			return fmt.Errorf("%w: WhatsApp lets nobody edit a message that is older than %v",
 				channels.ErrRefused, c.opts.EditWindow)
 		}
@@ -76,7 +81,7 @@ func (c *Channel) Remove(ctx context.Context, to bus.Address, id string) error {
 			return err
 		}
 		c.recent.remove(chat.String(), id)
-		return nil
+		return s.st.dropSent(ctx, id)
 	})
 }
 

@@ -58,6 +58,35 @@ func TestEdit(t *testing.T) {
 	})
 }
 
+// After a restart, too, the channel knows which messages can be edited. Phones ignore the edit of
+// a message that is removed or too old.
+func TestEditAfterRestart(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	stop := w.run()
+	kept, removed := w.send("one"), w.send("two")
+	if err := w.ch.Remove(t.Context(), w.adas(), removed); err != nil {
+		t.Fatal(err)
+	}
+	edit := func(opts whatsapp.Options, id string) error {
+		t.Helper()
+		_ = stop() // its error is that of the context
+		w.ch = w.channel(opts)
+		stop = w.run()
+		return w.ch.Edit(t.Context(), w.adas(), id, "three")
+	}
+	if err := edit(whatsapp.Options{}, kept); err != nil {
+		t.Error(err)
+	}
+	if err := edit(whatsapp.Options{}, removed); !errors.Is(err, channels.ErrRefused) {
+		t.Errorf("edit of a removed message: %v, want a refusal", err)
+	}
+	err := edit(whatsapp.Options{EditWindow: time.Millisecond}, kept)
+	if !errors.Is(err, channels.ErrRefused) {
+		t.Errorf("edit of an old message: %v, want a refusal", err)
+	}
+}
+
 func TestRemove(t *testing.T) {
 	t.Parallel()
 	w := start(t)

@@ -28,6 +28,7 @@ type session struct {
 	c      *Channel
 	in     channels.Intake
 	client *whatsmeow.Client
+	st     *storage
 	wire   *wire
 
 	me       identity
@@ -51,7 +52,7 @@ func (c *Channel) newSession(h *openStorage, in channels.Intake) (*session, erro
 	}
 	client := c.newClient(h.device, w)
 	s := &session{
-		c: c, in: in, client: client, wire: w,
+		c: c, in: in, client: client, st: h.st, wire: w,
 		me:       identityOf(h.device),
 		presence: &presence{client: client, log: c.log},
 		ended:    make(chan error, 1),

@@ -138,6 +138,24 @@ func (st *storage) unlinked(ctx context.Context) (reason unlinked, err error) {
 	return reason, err
 }
 
+// sentAt returns when a message of ours was sent. The client keeps our messages for a week, unless
+// they are removed or erased. The time of another message is zero.
+func (st *storage) sentAt(ctx context.Context, id types.MessageID) (time.Time, error) {
+	var ms int64
+	err := st.db.QueryRowContext(ctx,
+		"SELECT timestamp FROM whatsmeow_retry_buffer WHERE message_id = $1", id).Scan(&ms)
+	if errors.Is(err, sql.ErrNoRows) {
+		return time.Time{}, nil
+	}
+	return time.UnixMilli(ms), err
+}
+
+// dropSent records that a message of ours was removed.
+func (st *storage) dropSent(ctx context.Context, id types.MessageID) error {
+	_, err := st.db.ExecContext(ctx, "DELETE FROM whatsmeow_retry_buffer WHERE message_id = $1", id)
+	return err
+}
+
 // close closes and unlocks the store. The database does not wait for queries of the client, so
 // close does.
 func (st *storage) close() error {
