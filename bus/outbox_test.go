@@ -257,18 +257,20 @@ func TestOutboxPreviews(t *testing.T) {
 		}
 	}
 	save := func(stream, key string, ids ...string) {
-		f.tx(func(tx *store.Tx) error { return f.SavePreview(tx, stream, Preview{ids, key}, f.now) })
+		p := Preview{IDs: ids, Key: key}
+		f.tx(func(tx *store.Tx) error { return f.SavePreview(tx, stream, p, f.now) })
 	}
 	check(map[string]Preview{})
 	save("1.0", "k", "7")
 	save("1.0", "", "7", "8")
 	save("2.0", "", "8")
 	save("2.0", "k", "9")
-	check(map[string]Preview{"1.0": {[]string{"7", "8"}, ""}, "2.0": {[]string{"9"}, "k"}})
+	second := Preview{[]string{"9"}, "k", f.now}
+	check(map[string]Preview{"1.0": {[]string{"7", "8"}, "", f.now}, "2.0": second})
 	for range 2 {
 		f.tx(func(tx *store.Tx) error { return f.ForgetPreview(tx, "1.0") })
 	}
-	check(map[string]Preview{"2.0": {[]string{"9"}, "k"}})
+	check(map[string]Preview{"2.0": second})
 }
 
 // A preview without a message is a valid preview. Reading it does not fail.

@@ -11,6 +11,8 @@ import (
 type Preview struct {
 	IDs []string // platform's ids
 	Key string   // idempotency key of one more message under way, or ""
+
+	Saved time.Time // when it was last saved; set by Previews
 }
 
 // SavePreview stores the preview of a stream.
@@ -43,15 +45,17 @@ func (out *Outbox) Previews(
 		var stream string
 		var text []byte
 		var p Preview
-		if err := scan(&stream, &text, &p.Key); err != nil {
+		var saved int64
+		if err := scan(&stream, &text, &p.Key, &saved); err != nil {
 			return err
 		}
+		p.Saved = time.UnixMilli(saved)
 		if len(text) > 0 && json.Unmarshal(text, &p.IDs) != nil { // empty: no ids
 			bad = append(bad, stream)
 			return nil
 		}
 		previews[stream] = p
 		return nil
-	}, "SELECT stream, ids, key FROM previews")
+	}, "SELECT stream, ids, key, updated_ms FROM previews")
 	return previews, bad, err
 }

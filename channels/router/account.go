@@ -3,7 +3,6 @@ package router
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"sync"
 	"time"
@@ -76,12 +75,6 @@ func newAccount(a Account, now time.Time) *account {
 		acc.drafter, _ = a.Channel.(channels.Drafter)
 	}
 	return acc
-}
-
-// sentNothing reports whether a call of Send that failed with err has certainly sent nothing. If
-// the platform knows the keys of messages, err does not say that, because Send can be repeated.
-func (a *account) sentNothing(err error) bool {
-	return !a.deduplicates && a.finder == nil && !errors.Is(err, channels.ErrUncertain)
 }
 
 // limits returns the limits for a conversation.

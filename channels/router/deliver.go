@@ -355,16 +355,20 @@ func (s *sender) showPart(ctx context.Context, d *bus.Delivery, n int) (id strin
 	if planned.file != nil {
 		part.File = planned.open(s.r.files)
 	}
+	late := s.a.isLate(&s.shown, s.r.now())
 	if s.shown.lost != "" && !s.shown.unsent && n == len(s.shown.ids) && part.File == nil &&
 		len(part.Buttons) == 0 {
-		return s.resendLost(ctx, part)
+		return s.resendLost(ctx, part, late)
 	}
 	if n >= s.shown.usable {
 		return s.send(ctx, part, d)
 	}
 	id = s.shown.ids[n]
-	if s.shown.texts[n] == part.Text {
+	switch {
+	case s.shown.texts[n] == part.Text:
 		return id, nil
+	case s.shown.texts[n] == "" && late:
+		return "", errGone
 	}
 	err = s.a.editor.Edit(ctx, s.to, id, part.Text)
 	switch {
@@ -407,26 +411,6 @@ func (s *sender) send(
 		s.uncertainSince = now
 	}
 	return id, err
-}
-
-// resendLost sends a part whose message may already exist, as a message of the preview whose id was
-// lost. It uses that message's key: a platform that knows the key returns the id of the existing
-// message, which is then edited to the text of the part.
-func (s *sender) resendLost(ctx context.Context, part bus.Part) (id string, err error) {
-	part.Key = s.shown.lost
-	if id, err = s.a.Channel.Send(ctx, part); err != nil {
-		return "", err
-	}
-	s.shown.lost = ""
-	err = s.a.editor.Edit(ctx, s.to, id, part.Text)
-	if err == nil || errors.Is(err, channels.ErrRefused) {
-		return id, nil
-	}
-	s.shown.add(id, "") // for the next attempt
-	if errors.Is(err, channels.ErrUncertain) {
-		err = errors.New(err.Error())
-	}
-	return "", err
 }
 
 // finish ends d after all its parts were sent.

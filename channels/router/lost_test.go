@@ -2,6 +2,7 @@ package router_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"sync"
@@ -20,26 +21,118 @@ type keyed struct {
 
 	mu   sync.Mutex
 	ids  map[string]string // by key
-	hide error             // of the next call that sends a message
+	hide error             // of the next call of Send, which succeeds
+	down bool              // nothing can be sent
+	late bool              // nobody sees edits any more
 }
 
 func (*keyed) Deduplicates() {}
 
-func (k *keyed) Send(ctx context.Context, part bus.Part) (string, error) {
+func (k *keyed) Send(ctx context.Context, part bus.Part) (id string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if id, ok := k.ids[part.Key]; ok {
-		return id, nil
+	if k.down {
+		return "", errors.New("not connected")
 	}
-	before := len(k.Sent())
-	id, err := k.platform.Send(ctx, part)
-	if sent := k.Sent(); len(sent) > before { // also if the answer was lost
-		k.ids[part.Key] = sent[len(sent)-1].ID
+	id, known := k.ids[part.Key]
+	if !known {
+		before := len(k.Sent())
+		id, err = k.platform.Send(ctx, part)
+		if sent := k.Sent(); len(sent) > before { // also if the answer was lost
+			k.ids[part.Key] = sent[len(sent)-1].ID
+		}
 	}
 	if k.hide != nil {
 		id, err, k.hide = "", k.hide, nil
 	}
 	return id, err
+}
+
+func (k *keyed) set(f func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	f()
+}
+
+func (k *keyed) Edit(ctx context.Context, to bus.Address, id, text string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.late {
+		return nil
+	}
+	return k.platform.Edit(ctx, to, id, text)
+}
+
+// An answer whose message may exist is stopped, or waits for somebody. The platform knows the key,
+// so the message gets its mark, or is removed if it only shows what the agent does.
+func TestLostPreviewEnds(t *testing.T) {
+	for _, tt := range []struct {
+		name, text string
+		waits      bool
+		want       []string
+	}{
+		{"stopped", "one two", false, []string{"one two … (stopped)"}},
+		{"waits with text", "one two", true, []string{"one two"}},
+		{"waits with status", "", true, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				k := &keyed{platform: w.platform, ids: make(map[string]string), hide: io.EOF}
+				w.startWith(router.Account{Name: "full", Channel: k, Streaming: true})
+				w.progress(bus.Progress{To: chatA, Stream: "s", Text: tt.text, Status: "asks"})
+				w.sleep(2 * time.Second)
+				w.progress(bus.Progress{To: chatA, Stream: "s", Ended: true, Void: true, Waits: tt.waits})
+				w.sleep(10 * time.Second)
+				w.wantRead(chatA, tt.want...)
+				if n := w.rows("previews"); n != 0 {
+					w.t.Errorf("%d previews are noted", n)
+				}
+			})
+		})
+	}
+}
+
+// A message whose id was lost can be edited only for some time. Afterwards, the answer is a message
+// of its own, and the lost one is removed. The answer is seen once, even if an earlier attempt has
+// written it into the lost message.
+func TestPreviewLostLongAgo(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		for _, tried := range []bool{false, true} {
+			inWorld(t, func(w *world) {
+				k := &keyed{platform: w.platform, ids: make(map[string]string)}
+				account := router.Account{Name: "full", Channel: k, Streaming: true}
+				stop := w.startWith(account)
+				answer := bus.OutboundMessage{To: chatA, Text: "one two three", Stream: "s"}
+				if tried { // the beginning does not arrive, and then the answer does
+					w.Fail(1, io.EOF)
+				} else {
+					k.hide = io.EOF
+				}
+				w.progress(bus.Progress{To: chatA, Stream: "s", Text: "one two"})
+				w.sleep(2 * time.Second)
+				if tried {
+					k.set(func() { k.hide = io.EOF })
+					w.store(answer)
+					w.sleep(100 * time.Millisecond)
+				}
+				k.set(func() { k.down, k.late = true, true })
+				w.sleep(20 * time.Minute)
+				if restart {
+					stop()
+					w.startWith(account)
+				}
+				k.set(func() { k.down = false })
+				if !tried {
+					w.store(answer)
+				}
+				w.sleep(10 * time.Minute)
+				w.wantRead(chatA, "one two three")
+				if n := w.rows("previews"); n != 0 {
+					w.t.Errorf("%d previews are noted", n)
+				}
+			})
+		}
+	}
 }
 
 // The id of a preview's message is lost, because the platform's answer was lost or because the

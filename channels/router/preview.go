@@ -1,7 +1,6 @@
 package router
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"gateway/channels"
 	"gateway/channels/markup"
 	"gateway/store"
+	"gateway/store/fault"
 )
 
 // A preview shows a growing answer in the message that will hold the final answer, or in several
@@ -51,11 +51,12 @@ type display struct {
 
 // messages are the platform's messages that show a preview.
 type messages struct {
-	ids    []string // platform's ids
-	texts  []string // their texts; "" if an earlier process wrote it
-	usable int      // how many of them the answer can replace, from the first one
-	lost   string   // key of one more message that may exist but whose id is unknown; or ""
-	unsent bool     // the message with the key lost does not exist: all attempts have failed
+	ids    []string  // platform's ids
+	texts  []string  // their texts; "" if an earlier process wrote it
+	usable int       // how many of them the answer can replace, from the first one
+	lost   string    // key of one more message that may exist but whose id is unknown; or ""
+	unsent bool      // the message with the key lost does not exist: all attempts have failed
+	lostAt time.Time // when the message with the key lost may have been sent
 
 	orphaned time.Time // since when no worker uses them; zero while one does
 }
@@ -63,7 +64,7 @@ type messages struct {
 // restoredMessages returns the messages of a preview that an earlier process showed.
 func restoredMessages(p bus.Preview, now time.Time) messages {
 	return messages{ids: p.IDs, texts: make([]string, len(p.IDs)), usable: len(p.IDs), lost: p.Key,
-		orphaned: now}
+		lostAt: p.Saved, orphaned: now}
 }
 
 func (m *messages) add(id, text string) {
@@ -279,6 +280,9 @@ const stoppedMark = "… (stopped)"
 func (v *display) endStopped(ctx context.Context) time.Duration {
 	p := &v.preview
 	p.status = ""
+	if wait := v.findLost(ctx); wait > 0 {
+		return wait
+	}
 	for {
 		limits := v.a.limits(v.to)
 		n, text := v.stale(ctx, limits)
@@ -335,6 +339,7 @@ func (v *display) removeSurplus(ctx context.Context) time.Duration {
 		if err != nil {
 			v.r.log.InfoContext(ctx, "status not removed", "to", v.to.String(), "err", err)
 		}
+		fault.Point("removed")
 		p.ids, p.texts = p.ids[:last], p.texts[:last]
 	}
 	return 0
@@ -473,11 +478,15 @@ func (v *display) putText(ctx context.Context, n int, text string) error {
 		return err
 	}
 	shows := text
-	p.unsent = p.unsent || p.lost == ""
+	switch {
+	case p.lost == "":
+		p.lost, p.lostAt, p.unsent = bus.NewKey(), v.r.now(), true
+	case v.a.isLate(&p.messages, v.r.now()):
+		return errors.New("its message is too old to be edited")
+	}
 	if !p.unsent { // the message may exist already, with an older text
 		shows = ""
 	}
-	p.lost = cmp.Or(p.lost, bus.NewKey())
 	part := bus.Part{Key: p.lost, To: v.to, Text: text}
 	if n == 0 {
 		part.ReplyTo = p.replyTo
