@@ -76,12 +76,16 @@ func (c *Channel) Remove(ctx context.Context, to bus.Address, id string) error {
 		if known, found := c.recent.find(chat.String(), id); found && known.removed {
 			return fmt.Errorf("%w: the message was deleted", channels.ErrRefused)
 		}
+		// If the process dies before WhatsApp answers, the next one must not edit the message.
+		if err := s.st.dropSent(ctx, id); err != nil {
+			return err
+		}
 		m := s.client.BuildRevoke(chat, types.EmptyJID, id)
 		if err := s.sender.sendAgain(ctx, chat, c.messageKey(""), m, "remove "+id); err != nil {
 			return err
 		}
 		c.recent.remove(chat.String(), id)
-		return s.st.dropSent(ctx, id)
+		return nil
 	})
 }
 

@@ -150,7 +150,7 @@ func (st *storage) sentAt(ctx context.Context, id types.MessageID) (time.Time, e
 	return time.UnixMilli(ms), err
 }
 
-// dropSent records that a message of ours was removed.
+// dropSent records that a message of ours is removed.
 func (st *storage) dropSent(ctx context.Context, id types.MessageID) error {
 	_, err := st.db.ExecContext(ctx, "DELETE FROM whatsmeow_retry_buffer WHERE message_id = $1", id)
 	return err

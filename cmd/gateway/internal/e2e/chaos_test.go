@@ -140,7 +140,7 @@ func (c *chaos) ended() bool {
 var points = []string{
 	"accepted", "perceived", "begun", "intended", "stepped", "finished", "sending", "sent",
 	"recorded", "delivered", "suspended", "continued", "granted", "scheduled", "noted", "compacted",
-	"archived", "merging", "erasing", "chored",
+	"archived", "merging", "erasing", "chored", "removed",
 }
 
 // round lets people act for a while, and ends or keeps the gateway.
