@@ -36,7 +36,7 @@ func (c *chaos) isQuiet(db *store.DB) bool {
 			return false
 		}
 	}
-	erasing := c.last && c.count(db, "chores WHERE kind = 'erase'") > 0 // takes seconds
+	erasing := c.erasing && c.count(db, "chores WHERE kind = 'erase'") > 0
 	return !erasing && c.telegram.Pending() == 0 && c.left(db) == ""
 }
 

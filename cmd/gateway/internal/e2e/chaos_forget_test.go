@@ -14,11 +14,13 @@ func (c *chaos) renew(chat *chaosChat) {
 }
 
 // forget makes Bob erase all that the gateway knows about him on a platform. Discord's missed
-// messages can't be read in the chat of somebody unknown, so there he meets the gateway again.
+// messages can't be read in the chat of somebody unknown. On WhatsApp his keys are erased, too, so
+// the gateway asks for what is on its way again, and other messages overtake it. So nothing is on
+// its way there, and Bob meets the gateway again.
 func (c *chaos) forget(chat *chaosChat) {
 	c.t.Helper()
 	const command = "/forget me now"
-	if chat.at.Account != "discord" {
+	if chat.at.Account == "telegram" {
 		chat.say[0](command)
 		c.erase(chat)
 		return
@@ -29,7 +31,9 @@ func (c *chaos) forget(chat *chaosChat) {
 	c.rest()
 	chat.say[0](command)
 	c.erase(chat)
+	c.erasing = true
 	c.rest()
+	c.erasing = false
 	c.speak(chat, 0)
 	c.rest()
 }

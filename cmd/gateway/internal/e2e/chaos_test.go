@@ -46,8 +46,9 @@ type chaos struct {
 	arrive func()             // waits until everything has reached people
 	p      *process           // nil: no gateway runs
 	dead   *trial             // what killed processes have left
-	last   bool               // the last process runs
 	disk   chaosDisk
+
+	erasing bool // rest waits for erasures, too, which take seconds
 
 	mu        sync.Mutex // guards the rest: the model and the platforms have goroutines of their own
 	rand      *rand.Rand
@@ -276,7 +277,7 @@ func (c *chaos) isSettled(open *[]openQuestion) (quiet bool) {
 // settle lets the gateway finish everything, stops it, and checks the results.
 func (c *chaos) settle() {
 	c.t.Helper()
-	c.last = true
+	c.erasing = true
 	if c.p == nil {
 		c.start()
 	}
