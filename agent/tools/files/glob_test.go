@@ -113,6 +113,40 @@ func TestWalkBounds(t *testing.T) {
 	}
 }
 
+// A panic of a worker reaches the caller, which can recover. Otherwise it would end the process.
+func TestWalkPanics(t *testing.T) {
+	f := newFixture(t)
+	for i := range 30 {
+		f.write(t, fmt.Sprintf("d%d/f", i), "")
+	}
+	at, err := f.files.trees.find(call, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, run := range map[string]func(){
+		"walk": func() {
+			k := newWalk(f.files.trees, tool.Call{}, at, func(context.Context, string, []fs.DirEntry) {
+				panic("a bug")
+			})
+			_ = k.run(t.Context())
+		},
+		"search": func() {
+			s := search{start: at, parts: []part{{dir: "d1", names: []string{"f"}}}} // without a query
+			s.args.Limit = 1
+			_ = s.run(t.Context())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("the caller does not learn of the panic")
+				}
+			}()
+			run()
+		})
+	}
+}
+
 // An endingContext ends after some calls of Err.
 type endingContext struct {
 	context.Context

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -41,11 +40,7 @@ func (s *search) need() int { return s.args.Skip + s.args.Limit + 1 }
 // run counts the matches, with several workers.
 func (s *search) run(ctx context.Context) error {
 	s.counts = make([][]int, len(s.parts))
-	var wg sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() { s.work(ctx) })
-	}
-	wg.Wait()
+	onProcessors(func() { s.work(ctx) })
 	return ctx.Err()
 }
 

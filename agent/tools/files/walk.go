@@ -97,12 +97,31 @@ func (k *walk) run(ctx context.Context) error {
 	if !k.all {
 		k.pending[0].above = ignoresAbove(ctx, k.start)
 	}
+	onProcessors(func() { k.work(ctx) })
+	return ctx.Err()
+}
+
+// onProcessors calls f on one goroutine per processor. If f panics there, onProcessors panics here,
+// where the caller can recover.
+func onProcessors(f func()) {
 	var wg sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() { k.work(ctx) })
+	panicked := make(chan any, runtime.GOMAXPROCS(0))
+	for range cap(panicked) {
+		wg.Go(func() {
+			defer func() {
+				if p := recover(); p != nil {
+					panicked <- p
+				}
+			}()
+			f()
+		})
 	}
 	wg.Wait()
-	return ctx.Err()
+	select {
+	case p := <-panicked:
+		panic(p)
+	default:
+	}
 }
 
 // work reads directories until there are none left.
@@ -122,16 +141,22 @@ func (k *walk) work(ctx context.Context) {
 		// The newest first: the walk goes into depth, so few directories are pending.
 		next := k.pending[len(k.pending)-1]
 		k.pending = k.pending[:len(k.pending)-1]
-		k.busy++
-		k.mu.Unlock()
-		err := k.read(ctx, next)
-		k.mu.Lock()
-		k.busy--
-		if err != nil {
+		if err := k.readUnlocked(ctx, next); err != nil {
 			k.failed++
 		}
-		k.free.Broadcast()
 	}
+}
+
+// readUnlocked unlocks k.mu while it reads a directory.
+func (k *walk) readUnlocked(ctx context.Context, v step) error {
+	k.busy++
+	k.mu.Unlock()
+	defer func() { // also if read panics: the other workers wait for this one
+		k.mu.Lock()
+		k.busy--
+		k.free.Broadcast()
+	}()
+	return k.read(ctx, v)
 }
 
 // read reads a directory. The caller must not hold k.mu.
