@@ -239,7 +239,8 @@ func TestHoldTwice(t *testing.T) {
 // change.
 func TestHoldOfHugeList(t *testing.T) {
 	t.Parallel()
-	servers, options := []Server{{Name: "s", URL: "http://127.0.0.1:1"}}, &Options{Cache: t.TempDir()}
+	servers := []Server{{Name: "s", URL: "http://127.0.0.1:1"}}
+	options := &Options{Cache: t.TempDir(), start: time.Hour} // 20 MB take long on a slow machine
 	list := func(description string) *changeReview {
 		s := sdk.NewServer(&sdk.Implementation{Name: "huge", Version: "1"},
 			&sdk.ServerOptions{PageSize: 5})

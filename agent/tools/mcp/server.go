@@ -224,7 +224,7 @@ func (s *server) pause(ctx context.Context, err error) bool {
 
 // refresh lists the server's tools, gives them to the agent and stores them.
 func (s *server) refresh(ctx context.Context, l *link) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, max(startTimeout, s.opts.start))
 	defer cancel()
 	ctx, done := l.bind(ctx)
 	defer done()
