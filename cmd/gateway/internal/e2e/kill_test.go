@@ -346,6 +346,7 @@ func (tr *trial) settle() {
 	tr.quiet(p)
 	if !tr.ledger.slow { // with streaming, the ledger hears only the first text of each message
 		tr.ledger.await(tr.t, 0, p.done)
+		tr.quiet(p) // people may see the last answer before the gateway knows that it is sent
 	}
 	tr.platform.rest()
 	tr.stop(p)
