@@ -39,7 +39,7 @@ func (a *account) sentNothing(err error) bool {
 func (s *sender) resendLost(ctx context.Context, part bus.Part, late bool) (id string, err error) {
 	text := part.Text
 	if part.Key = s.shown.lost; late {
-		part.Text = "…" // if there is no such message
+		part.Text = "…" // people see it for a moment if the message does not exist
 	}
 	if id, err = s.a.Channel.Send(ctx, part); err != nil {
 		return "", err
@@ -70,7 +70,8 @@ func (v *display) findLost(ctx context.Context) time.Duration {
 			return wait
 		}
 		p.failed = false
-		v.showText(ctx, len(p.ids), stoppedMark) // the text if there is no such message
+		// A message that exists keeps its text. Otherwise this creates it.
+		v.showText(ctx, len(p.ids), stoppedMark)
 		if p.failed {
 			break
 		}

@@ -96,8 +96,10 @@ func pairs(args string) []any {
 	return list
 }
 
-func TestWalkBounds(t *testing.T) {
-	f := newFixture(t)
+// withDirs returns a workspace of 30 directories with a file each.
+func withDirs(t *testing.T) (f *fixture, at place) {
+	t.Helper()
+	f = newFixture(t)
 	for i := range 30 {
 		f.write(t, fmt.Sprintf("d%d/f", i), "")
 	}
@@ -105,6 +107,11 @@ func TestWalkBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return f, at
+}
+
+func TestWalkBounds(t *testing.T) {
+	f, at := withDirs(t)
 	g := globber{start: at, pattern: "**", want: "any"}
 	k := newWalk(f.files.trees, tool.Call{}, at, g.visit)
 	k.seen = maxEntries - 40
@@ -115,14 +122,7 @@ func TestWalkBounds(t *testing.T) {
 
 // A panic of a worker reaches the caller, which can recover. Otherwise it would end the process.
 func TestWalkPanics(t *testing.T) {
-	f := newFixture(t)
-	for i := range 30 {
-		f.write(t, fmt.Sprintf("d%d/f", i), "")
-	}
-	at, err := f.files.trees.find(call, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f, at := withDirs(t)
 	for name, run := range map[string]func(){
 		"walk": func() {
 			k := newWalk(f.files.trees, tool.Call{}, at, func(context.Context, string, []fs.DirEntry) {

@@ -13,10 +13,10 @@ func (c *chaos) renew(chat *chaosChat) {
 	chat.secret = fmt.Sprintf("secret%dx", c.words)
 }
 
-// forget makes Bob erase all that the gateway knows about him on a platform. Discord's missed
-// messages can't be read in the chat of somebody unknown. On WhatsApp his keys are erased, too, so
-// the gateway asks for what is on its way again, and other messages overtake it. So nothing is on
-// its way there, and Bob meets the gateway again.
+// forget makes Bob erase all that the gateway knows about him on a platform. Discord does not tell
+// the gateway what it missed in the chat of a stranger. On WhatsApp the gateway also erases Bob's
+// keys: it asks again for the messages that it can't decrypt, and newer messages overtake them. So
+// on both platforms, forget waits until all messages are answered, and Bob writes again afterwards.
 func (c *chaos) forget(chat *chaosChat) {
 	c.t.Helper()
 	const command = "/forget me now"
