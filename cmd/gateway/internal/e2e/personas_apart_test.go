@@ -34,15 +34,17 @@ var corners = []personaChat{
 	{"direct", "", []string{"You are nobody in particular.", "water the flowers"}, "write_file"},
 }
 
-// personaChatOf returns the personaChat to which a request belongs.
-func personaChatOf(r openaitest.Request) *personaChat {
+// place returns the line with which each message says in which personaChat it was written.
+func (c *personaChat) place() string { return "written in the chat " + c.name }
+
+// personaChatsOf returns the personaChats whose messages a request has.
+func personaChatsOf(r openaitest.Request) (list []*personaChat) {
 	for i := range corners {
-		if c := &corners[i]; c.title != "" &&
-			strings.Contains(r.Messages[0].Content, c.title+"\"\nTools:") {
-			return c
+		if strings.Contains(string(r.Body), corners[i].place()) {
+			list = append(list, &corners[i])
 		}
 	}
-	return &corners[2]
+	return list
 }
 
 // openPersonaChats creates the groups of the personaChats on each platform, and returns their ids
@@ -95,6 +97,7 @@ func (s *scene) readIn(group string) []string {
 // sayFrom makes the person of a personaChat write to the bot.
 func (s *scene) sayFrom(c *personaChat, groups map[string]map[string]string, text string) {
 	s.t.Helper()
+	text += "\n" + c.place()
 	if c.title == "" {
 		s.say(text)
 	} else {
@@ -249,7 +252,12 @@ func (w *world) wantApart() {
 	word := regexp.MustCompile(`word-[a-z]+-[a-z]+`)
 	seen := make(map[string]bool)
 	for _, r := range w.model.Requests() {
-		c, name := personaChatOf(r), platformOf(r)
+		chats := personaChatsOf(r)
+		if len(chats) != 1 {
+			w.t.Errorf("a request has the messages of %d chats: %s", len(chats), r.Body)
+			continue
+		}
+		c, name := chats[0], platformOf(r)
 		body := string(r.Body)
 		for i := range corners {
 			other := &corners[i]
