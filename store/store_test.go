@@ -109,6 +109,18 @@ func TestTxGroups(t *testing.T) {
 
 // A panic in a transaction reaches its caller, and the database still works.
 func TestTxPanics(t *testing.T) {
+	t.Run("in the transaction", func(t *testing.T) {
+		testPanic(t, func(*Tx) error { panic("mine") })
+	})
+	t.Run("after the commit", func(t *testing.T) {
+		testPanic(t, func(tx *Tx) error {
+			tx.After(func() { panic("mine") })
+			return nil
+		})
+	})
+}
+
+func testPanic(t *testing.T, fn func(*Tx) error) {
 	db := open(t, filepath.Join(t.TempDir(), "g.db"))
 	func() {
 		defer func() {
@@ -116,7 +128,7 @@ func TestTxPanics(t *testing.T) {
 				t.Errorf("recovered %v, want mine", p)
 			}
 		}()
-		_ = db.Tx(t.Context(), func(tx *Tx) error { panic("mine") }) // panics
+		_ = db.Tx(t.Context(), fn) // panics
 	}()
 	if err := db.Tx(t.Context(), insert("after")); err != nil {
 		t.Error(err)

@@ -126,15 +126,26 @@ func (w *writer) lead() {
 	w.commit(group)
 	for _, r := range group { // before the next group, so that the calls have the order of the commits
 		if r.err == nil {
-			for _, fn := range r.after {
-				fn()
-			}
+			r.runAfter()
 		}
 	}
 	w.pass()
 	for _, r := range group[1:] {
 		r.done = true
 		close(r.wake)
+	}
+}
+
+// runAfter calls the functions that wait for the commit of r. It stores a panic for the caller of r,
+// because the lead must be passed on.
+func (r *request) runAfter() {
+	defer func() {
+		if p := recover(); p != nil {
+			r.panicked = p
+		}
+	}()
+	for _, fn := range r.after {
+		fn()
 	}
 }
 
