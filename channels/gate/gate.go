@@ -2,11 +2,8 @@ package gate
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +14,6 @@ import (
 	"gateway/channels"
 	"gateway/channels/markup"
 	"gateway/store"
-	"gateway/store/fault"
 )
 
 // A Gate decides which messages get into the inbox. It stores nothing about people who are not
@@ -82,179 +78,6 @@ type Listener interface {
 
 // Notify adds listeners. Call it before the first channel runs.
 func (g *Gate) Notify(listeners ...Listener) { g.listeners = append(g.listeners, listeners...) }
-
-// Intake returns the Publisher for the channel of an account. p applies until [Gate.SetPolicy]
-// replaces it.
-func (g *Gate) Intake(account string, p Policy) channels.Publisher {
-	g.SetPolicy(account, p)
-	return &intake{g, account, g.Stats(account)}
-}
-
-type intake struct {
-	gate    *Gate
-	account string
-	stats   *Stats
-}
-
-// Identify implements [channels.Publisher].
-func (in *intake) Identify(ctx context.Context, id string) error {
-	g := in.gate
-	var before string
-	err := g.db.Tx(ctx, func(tx *store.Tx) error {
-		before = ""
-		err := tx.QueryRow("SELECT platform FROM bots WHERE account = $1", in.account).Scan(&before)
-		if err != nil && !errors.Is(err, sql.ErrNoRows) || before == id {
-			return err
-		}
-		_, err = tx.Exec(`INSERT INTO bots (account, platform) VALUES ($1, $2)
-			ON CONFLICT (account) DO UPDATE SET platform = excluded.platform`, in.account, id)
-		if err != nil || before == "" {
-			return err
-		}
-		if err := bus.ReplaceAccount(tx, in.account); err != nil {
-			return err
-		}
-		_, err = tx.Exec("DELETE FROM places WHERE account = $1 AND place = ''", in.account)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("gate: identify %s: %w", in.account, err)
-	}
-	if before != "" && before != id {
-		g.log.WarnContext(ctx, "the account has changed, for example by "+
-			"another token: it starts without a history, and sends what is waiting",
-			"account", in.account, "before", before, "now", id)
-	}
-	return nil
-}
-
-// Cursors implements [channels.Publisher].
-func (in *intake) Cursors(ctx context.Context) (map[string]string, error) {
-	cursors := make(map[string]string)
-	err := store.Each(in.gate.db.Read(ctx), "gate: cursors of "+in.account,
-		func(scan store.Scan) error {
-			var place, cursor string
-			err := scan(&place, &cursor)
-			cursors[place] = cursor
-			return err
-		}, "SELECT place, cursor FROM places WHERE account = $1", in.account)
-	return cursors, err
-}
-
-// Recover implements [channels.Publisher].
-func (in *intake) Recover(ctx context.Context, f func()) (ok bool) {
-	defer func() {
-		if p := recover(); p != nil {
-			in.stats.Skipped.Add(1)
-			in.gate.log.ErrorContext(ctx, "update skipped: the channel panicked",
-				"account", in.account, "panic", channels.PanicText(p), "stack", string(debug.Stack()))
-			ok = false
-		}
-	}()
-	f()
-	return true
-}
-
-// Publish implements [channels.Publisher].
-func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
-	g := in.gate
-	b.Migrated = g.moves.unstored(in.account, b.Migrated)
-	unanswered := make(map[string]string)
-	sorted, err := in.decideAll(ctx, b, unanswered)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		for id, say := range unanswered {
-			if err == nil && b.Unanswered != nil {
-				b.Unanswered(id, say)
-			}
-		}
-	}()
-	if len(sorted) == 0 && len(b.Migrated) == 0 && !b.Forget && !b.Keep {
-		return nil // the cursor only concerns stored messages
-	}
-	now := g.now()
-	var fresh []bus.InboundMessage
-	var told replies
-	// Only the acknowledgement to the platform must wait for the disk, not the dispatcher.
-	err = g.db.TxEarly(ctx, func(tx *store.Tx) error {
-		err := in.saveMigrations(tx, b.Migrated)
-		if err != nil {
-			return err
-		}
-		if fresh, told, err = g.save(tx, sorted, now, unanswered); err != nil {
-			return err
-		}
-		if b.Forget {
-			return in.dropCursor(tx, b.CursorKey, b.Cursor)
-		}
-		return in.saveCursor(tx, b.CursorKey, b.Cursor)
-	}, func() { in.announce(b, fresh) })
-	if err != nil {
-		for _, j := range sorted { // the batch will be published again
-			j.undo()
-		}
-		return err
-	}
-	in.countRepeated(ctx, sorted, fresh)
-	if told.codes > 0 {
-		g.log.InfoContext(ctx, "strangers got a pairing code: see gateway people list",
-			"account", in.account, "strangers", told.codes)
-	}
-	if told.dropped > 0 {
-		g.log.InfoContext(ctx, "people were told that their messages were dropped",
-			"account", in.account, "messages", told.dropped)
-	}
-	return nil
-}
-
-// announce counts the messages of b that are new in the inbox, tells the listeners about them, and
-// wakes the inbox.
-func (in *intake) announce(b channels.Batch, fresh []bus.InboundMessage) {
-	g := in.gate
-	fault.Point("accepted")
-	if len(b.Migrated) > 0 {
-		g.expire()
-		g.moves.markStored(in.account, b.Migrated)
-	}
-	if len(fresh) == 0 {
-		return
-	}
-	in.stats.Received.Add(int64(len(fresh)))
-	g.backlog.add(len(fresh))
-	overheard := func(m bus.InboundMessage) bool { return m.VoiceState == bus.Overheard }
-	certain := fresh
-	if slices.ContainsFunc(fresh, overheard) {
-		certain = slices.DeleteFunc(slices.Clone(fresh), overheard)
-	}
-	for _, l := range g.listeners {
-		l.Admitted(certain) // before an answer can exist
-	}
-	g.inbox.Wake()
-}
-
-// countRepeated counts the messages that were already in the inbox. A platform delivers a message
-// again if it missed our acknowledgement.
-func (in *intake) countRepeated(ctx context.Context, list []decided, fresh []bus.InboundMessage) {
-	type key struct {
-		from bus.Address
-		id   string
-	}
-	stored := make(map[key]bool, len(fresh))
-	for i := range fresh {
-		stored[key{fresh[i].From, fresh[i].ID}] = true
-	}
-	for i := range list {
-		j := &list[i]
-		if j.decision != admitted || stored[key{j.From, j.ID}] {
-			continue
-		}
-		in.stats.Repeated.Add(1)
-		in.gate.log.DebugContext(ctx, "message dropped: it is already in the inbox",
-			"from", j.From.String(), "id", j.ID)
-	}
-}
 
 // A decided message is a message with the decision on it.
 type decided struct {
