@@ -101,12 +101,12 @@ func (in *intake) decideAll(
 	if err != nil {
 		return nil, err
 	}
-	fail := func(err error) ([]decided, error) {
-		for _, j := range kept { // the batch will be published again
-			j.undo()
+	done := false
+	defer func() {
+		if !done {
+			undoAll(kept)
 		}
-		return nil, err
-	}
+	}()
 	policy := g.policy(in.account)
 	kept = slices.Grow(kept, len(b.Messages))
 	for _, m := range b.Messages {
@@ -119,17 +119,17 @@ func (in *intake) decideAll(
 			who, v, err = g.decide(read, policy, &m, b.Migrated, age)
 		}
 		if err != nil {
-			return fail(err)
+			return nil, err
 		}
 		undo, joins := func() {}, false
 		if v == ambient {
 			if joins, err = continues(read, &m, kept); err != nil {
-				return fail(err)
+				return nil, err
 			}
 		}
 		if v == admitted || joins {
 			if v, undo, err = in.limit(ctx, policy, &m, joins, unanswered); err != nil {
-				return fail(err)
+				return nil, err
 			}
 		}
 		if v == dropped {
@@ -163,7 +163,16 @@ func (in *intake) decideAll(
 		kept = append(kept, decided{m, v, who.chat != "" && m.Role != bus.Owner, who.wasReadded(&m),
 			undo})
 	}
+	done = true
 	return kept, nil
+}
+
+// undoAll gives the senders of a batch that was not stored their tokens back. The batch will be
+// published again.
+func undoAll(list []decided) {
+	for _, j := range list {
+		j.undo()
+	}
 }
 
 // maxUnlisted is the maximum number of unlisted groups that the log names.

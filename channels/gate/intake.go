@@ -74,11 +74,19 @@ func (in *intake) Cursors(ctx context.Context) (map[string]string, error) {
 
 // Recover implements [channels.Publisher].
 func (in *intake) Recover(ctx context.Context, f func()) (ok bool) {
+	ok = in.survive(ctx, "update skipped: the channel panicked", f)
+	if !ok {
+		in.stats.Skipped.Add(1)
+	}
+	return ok
+}
+
+// survive calls f. If f panics, survive logs the panic with a message and returns false.
+func (in *intake) survive(ctx context.Context, message string, f func()) (ok bool) {
 	defer func() {
 		if p := recover(); p != nil {
-			in.stats.Skipped.Add(1)
-			in.gate.log.ErrorContext(ctx, "update skipped: the channel panicked",
-				"account", in.account, "panic", channels.PanicText(p), "stack", string(debug.Stack()))
+			in.gate.log.ErrorContext(ctx, message, "account", in.account,
+				"panic", channels.PanicText(p), "stack", string(debug.Stack()))
 			ok = false
 		}
 	}()
@@ -86,8 +94,33 @@ func (in *intake) Recover(ctx context.Context, f func()) (ok bool) {
 	return true
 }
 
-// Publish implements [channels.Publisher].
+// Publish implements [channels.Publisher]. If the gate panics, Publish stores each message by itself
+// and skips those with which the gate panics again. Otherwise the platform would deliver them again
+// and crash the next process, too.
 func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
+	const message = "the gate panicked: it tries each message of the batch by itself"
+	if in.survive(ctx, message, func() { err = in.publish(ctx, b) }) {
+		return err
+	}
+	var singles []channels.Batch
+	for i := range b.Joined {
+		singles = append(singles, channels.Batch{Joined: b.Joined[i : i+1]})
+	}
+	for i := range b.Messages {
+		singles = append(singles, channels.Batch{Messages: b.Messages[i : i+1]})
+	}
+	for _, one := range singles {
+		one.Migrated, one.Unanswered = b.Migrated, b.Unanswered
+		if in.Recover(ctx, func() { err = in.publish(ctx, one) }); err != nil {
+			return err
+		}
+	}
+	in.gate.inbox.Wake()                          // the panic may have come after the messages were stored
+	b.Messages, b.Joined, b.Keep = nil, nil, true // the cursor must pass what was skipped
+	return in.publish(ctx, b)
+}
+
+func (in *intake) publish(ctx context.Context, b channels.Batch) (err error) {
 	g := in.gate
 	b.Migrated = g.moves.unstored(in.account, b.Migrated)
 	unanswered := make(map[string]string)
@@ -95,6 +128,12 @@ func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
 	if err != nil {
 		return err
 	}
+	stored := false
+	defer func() {
+		if !stored {
+			undoAll(sorted)
+		}
+	}()
 	defer func() {
 		for id, say := range unanswered {
 			if err == nil && b.Unanswered != nil {
@@ -123,11 +162,9 @@ func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
 		return in.saveCursor(tx, b.CursorKey, b.Cursor)
 	}, func() { in.announce(b, fresh) })
 	if err != nil {
-		for _, j := range sorted { // the batch will be published again
-			j.undo()
-		}
 		return err
 	}
+	stored = true
 	in.countRepeated(ctx, sorted, fresh)
 	if told.codes > 0 {
 		g.log.InfoContext(ctx, "strangers got a pairing code: see gateway people list",

@@ -1,0 +1,66 @@
+package gate_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/channels/gate"
+)
+
+// fragile makes a gate panic with some messages. It is the handler of its log, and a listener.
+type fragile struct{ slog.Handler }
+
+// Handle panics while the gate decides about a message with the ID "undecided".
+func (f fragile) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "id" && a.Value.String() == "undecided" {
+			panic("a bug in the decision")
+		}
+		return true
+	})
+	return nil
+}
+
+func (f fragile) Enabled(context.Context, slog.Level) bool { return true }
+
+// Admitted panics after the gate has stored a message with the ID "stored".
+func (f fragile) Admitted(messages []bus.InboundMessage) {
+	for _, m := range messages {
+		if m.ID == "stored" {
+			panic("a bug after the commit")
+		}
+	}
+}
+
+// TestPublishPanics checks that a message with which the gate panics delays no other message of its
+// batch, that the platform does not deliver the batch again, and that the gate and the database
+// still work.
+func TestPublishPanics(t *testing.T) {
+	atDoor(t, func(d *gateFixture) {
+		f := fragile{slog.DiscardHandler}
+		d.gate = gate.New(d.db, d.inbox, d.outbox, slog.New(f))
+		d.gate.Notify(f)
+		p := gate.Policy{Access: gate.ByList, Allow: []string{"ann"}, PerMinute: 7}
+		b := channels.Batch{Cursor: "2", Messages: []bus.InboundMessage{
+			message("1", "ann", "one"), message("undecided", "eve", "two"),
+			message("stored", "ann", "three"), message("4", "ann", "four"),
+		}}
+		for range 2 {
+			if err := d.gate.Intake("tg", p).Publish(d.t.Context(), b); err != nil {
+				d.t.Fatal(err)
+			}
+			d.wantInbox("user one", "user three", "user four")
+			if got := d.cursor(); got != "2" {
+				d.t.Errorf("the cursor is %q, want 2", got)
+			}
+		}
+		if n := d.gate.Stats("tg").Skipped.Load(); n != 3 {
+			d.t.Errorf("%d are counted, want 3: one of the panics does not come again", n)
+		}
+		d.publish(p, message("5", "ann", "five"), message("6", "ann", "six"))
+		d.wantInbox("user one", "user three", "user four", "user five", "user six")
+	})
+}
