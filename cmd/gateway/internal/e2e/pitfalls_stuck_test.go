@@ -62,17 +62,7 @@ func TestThousandsOfChats(t *testing.T) {
 	p := w.start()
 	l.await(t, 0, p.done)
 	p.kill()
-	// If Telegram's reply does not come within the time limit, the gateway cannot know whether the
-	// answer was sent, and sends it again. That can happen while the machine stands still.
-	uncertain := make(map[int64]int)
-	w.look(func(db *store.DB) {
-		var chat int64
-		var attempts int
-		for range w.query(db, []any{&chat, &attempts},
-			"SELECT CAST(chat AS INTEGER), sum(uncertain) FROM outbox GROUP BY chat") {
-			uncertain[chat] = attempts
-		}
-	})
+	uncertain := w.uncertain()
 	for chat := int64(1); chat <= int64(chats); chat++ {
 		if n := len(w.texts(chat)); n < 1 || n > 1+uncertain[chat] {
 			t.Errorf("chat %d has %d answers; the outcome of %d attempts is unknown",
