@@ -2,9 +2,6 @@ package demo
 
 import (
 	"context"
-	"encoding/json"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -246,40 +243,6 @@ func TestBreak(t *testing.T) {
 	})
 }
 
-// Reading the body ends when the request's context ends, and when the body is closed.
-func TestTransport(t *testing.T) {
-	for _, canceled := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://demo.invalid",
-				strings.NewReader("{}"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			resp, err := transport{time.Hour}.RoundTrip(req)
-			if err != nil || resp.StatusCode != http.StatusOK {
-				t.Fatalf("got %+v, %v", resp, err)
-			}
-			start := time.Now()
-			time.AfterFunc(time.Second, func() {
-				if canceled {
-					cancel()
-				} else {
-					_ = resp.Body.Close()
-				}
-			})
-			b, err := io.ReadAll(resp.Body)
-			if err != context.Canceled || len(b) == 0 || time.Since(start) != time.Second {
-				t.Errorf("canceled: %v: got %d bytes, %v, after %v", canceled, len(b), err, time.Since(start))
-			}
-			if err := resp.Body.Close(); err != nil {
-				t.Errorf("canceled: %v: got %v", canceled, err)
-			}
-		})
-	}
-}
-
 // A request whose context has ended gets no answer.
 func TestCanceledBefore(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -288,25 +251,5 @@ func TestCanceledBefore(t *testing.T) {
 		if err != context.Canceled {
 			t.Errorf("got %+v, %v", e, err)
 		}
-	}
-}
-
-func TestBadRequest(t *testing.T) {
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://demo.invalid",
-		strings.NewReader("no JSON"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := transport{}.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	var body struct{ Error struct{ Message string } }
-	if err := json.NewDecoder(resp.Body).Decode(&body); err != nil {
-		t.Fatal(err)
-	}
-	if resp.StatusCode != http.StatusBadRequest || body.Error.Message == "" {
-		t.Errorf("got status %d, %+v", resp.StatusCode, body)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"gateway/agent/llm"
 	"gateway/store/plaintext"
 )
 
@@ -19,12 +20,12 @@ const maxNote = 300
 // internalReply answers the gateway's own requests: the notes repeat what users wrote, and
 // documents are never changed. It returns false for other requests.
 func internalReply(r request) (reply, bool) {
-	if len(r.Messages) == 0 || r.Messages[0].Role != "system" {
+	if len(r.Messages) == 0 || r.Messages[0].Role != llm.System {
 		return reply{}, false
 	}
-	switch system := r.Messages[0].Content.text; {
+	switch system := r.Messages[0].Text; {
 	case strings.HasPrefix(system, notesPrompt):
-		return reply{text: notes(r.question().text)}, true
+		return reply{text: notes(r.question().Text)}, true
 	case strings.HasPrefix(system, dreamPrompt):
 		return reply{text: "[SKIP]"}, true
 	}

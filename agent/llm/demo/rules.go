@@ -87,15 +87,14 @@ func answer(r request) reply {
 		return say(results)
 	}
 	question := r.question()
-	question.text = remembered().ReplaceAllString(question.text, "")
-	if n := len(question.images); n > 0 {
-		return say(describeImages(question.images))
+	if images := describe(question.Images); len(images) > 0 {
+		return say(describeImages(images))
 	}
-	if due, ok := proactive(question.text); ok {
+	text := remembered().ReplaceAllString(question.Text, "")
+	if due, ok := proactive(text); ok {
 		return due
 	}
-	question.text = jobFrame().ReplaceAllString(question.text, "")
-	requests := readings(question.text)
+	requests := readings(jobFrame().ReplaceAllString(text, ""))
 	for _, request := range requests {
 		if helpPattern().MatchString(request) {
 			return say(abilities(r))

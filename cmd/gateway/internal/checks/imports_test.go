@@ -40,7 +40,7 @@ var imports = map[string]string{
 	"agent/llm/llmtest":   "agent/llm",
 
 	"session":                           "store bus memory agent/llm",
-	"agent/llm/demo":                    "store/plaintext agent/llm/openai",
+	"agent/llm/demo":                    "store/plaintext agent/llm agent/llm/wire",
 	"agent/llm/anthropic/anthropictest": "",
 	"agent/llm/openai/openaitest":       "",
 	"agent/suggest":                     "",
