@@ -119,7 +119,7 @@ type unpacked struct {
 }
 
 func (u *unpacked) Read(p []byte) (int, error) {
-	if err := u.a.checkDeadline(); err != nil {
+	if err := u.a.check(); err != nil {
 		return 0, err
 	}
 	n, err := u.ReadCloser.Read(p)
@@ -131,7 +131,7 @@ func (u *unpacked) Read(p []byte) (int, error) {
 
 // A handler is called for the start and end of each element, and for text. Exactly one of start,
 // end and text is set.
-type handler func(start *xml.StartElement, end, text string) error
+type handler func(start *xml.StartElement, end, text string)
 
 // xml reads an entry. Names have no name space, because all documents use the same ones.
 func (a *archive) xml(name string, handle handler) error {
@@ -156,25 +156,20 @@ func readXML(r io.Reader, handle handler) error {
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
-		case errors.Is(err, errTooLarge), errors.Is(err, errTooLong):
-			return err
 		case err != nil:
-			return errBroken
+			return unpackError(err)
 		}
 		switch t := token.(type) {
 		case xml.StartElement:
 			if depth++; depth > maxDepth {
 				return errTooLarge
 			}
-			err = handle(&t, "", "")
+			handle(&t, "", "")
 		case xml.EndElement:
 			depth--
-			err = handle(nil, t.Name.Local, "")
+			handle(nil, t.Name.Local, "")
 		case xml.CharData:
-			err = handle(nil, "", string(t))
-		}
-		if err != nil {
-			return err
+			handle(nil, "", string(t))
 		}
 	}
 }
@@ -259,8 +254,10 @@ func (a *archive) epub() error {
 // unpackError returns err if it is an error of this package, and otherwise the error for a damaged
 // file.
 func unpackError(err error) error {
-	if errors.Is(err, errTooLarge) || errors.Is(err, errTooLong) {
-		return err
+	for _, own := range []error{errTooLarge, errTooLong, errEnough} {
+		if errors.Is(err, own) {
+			return own
+		}
 	}
 	return errBroken
 }

@@ -173,9 +173,12 @@ var byExtension = map[string]string{
 	".epub": "application/epub+zip",
 }
 
-// checkDeadline returns an error if reading takes too long.
-func (f *file) checkDeadline() error {
-	if time.Now().After(f.until) {
+// check returns an error if reading must end. Whoever reads calls it regularly.
+func (f *file) check() error {
+	switch {
+	case f.out.missing > surplus:
+		return errEnough
+	case time.Now().After(f.until):
 		return errTooLong
 	}
 	return nil
@@ -199,8 +202,8 @@ type sink struct {
 }
 
 // write appends text to the current line. Line breaks wait until there is more text, so none are
-// left at the end. The error is errEnough when the surplus is counted.
-func (s *sink) write(text string) error {
+// left at the end. It ignores text beyond the surplus.
+func (s *sink) write(text string) {
 	for text != "" && s.missing <= surplus {
 		line, rest, more := strings.Cut(text, "\n")
 		if line != "" {
@@ -213,11 +216,7 @@ func (s *sink) write(text string) error {
 		}
 		text = rest
 	}
-	if s.missing > surplus {
-		s.atLeast = true
-		return errEnough
-	}
-	return nil
+	s.atLeast = s.atLeast || s.missing > surplus
 }
 
 // line starts a new line; paragraph also leaves an empty line before it.
@@ -232,17 +231,14 @@ func (s *sink) flushBreaks() {
 	s.breaks = 0
 }
 
-// add stores as much of text as there is room for, and counts the rest. It replaces invalid UTF-8.
+// add appends text with all of its line breaks. It stores as much as there is room for, and counts
+// the rest. It replaces invalid UTF-8.
 func (s *sink) add(text string) {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	keep := min(len(text), s.limit-s.b.Len())
 	s.b.WriteString(text[:keep])
 	s.missing += int64(len(text) - keep)
 }
-
-// raw appends text with all of its line breaks. It never returns errEnough, so it is only for text
-// that is in memory anyway.
-func (s *sink) raw(text string) { s.add(text) }
 
 // text returns the stored text, with a note if it was cut.
 func (s *sink) text() string {

@@ -61,34 +61,33 @@ func (f *file) page(src string) error {
 	silentUntil := "" // the silent element that is open
 	for n := 0; ; n++ {
 		// Not for each token: a large page has millions of them.
-		if n%1000 == 0 && f.checkDeadline() != nil {
-			return errTooLong
+		if n%1000 == 0 {
+			if err := f.check(); err != nil {
+				return err
+			}
 		}
 		kind := z.Next()
 		if kind == html.ErrorToken {
 			return nil // the end; reading from memory has no other error
 		}
 		name, attributes := z.TagName()
-		var err error
 		switch {
 		case silentUntil != "":
 			if kind == html.EndTagToken && string(name) == silentUntil {
 				silentUntil = ""
 			}
 		case kind == html.TextToken:
-			err = p.text(string(z.Text()))
+			p.text(string(z.Text()))
 		case kind == html.StartTagToken && silent[string(name)]:
 			silentUntil = string(name)
 		case kind == html.StartTagToken:
-			err = p.open(string(name), z, attributes)
+			p.open(string(name), z, attributes)
 		case kind == html.EndTagToken:
-			err = p.close(string(name))
+			p.close(string(name))
 		case kind == html.SelfClosingTagToken:
 			z.NextIsNotRawText() // in XHTML, <title/> has no content
-			err = errors.Join(p.open(string(name), z, attributes), p.close(string(name)))
-		}
-		if err != nil {
-			return err
+			p.open(string(name), z, attributes)
+			p.close(string(name))
 		}
 	}
 }
@@ -107,7 +106,7 @@ func (p *page) separate(name string) {
 
 // open handles the start of an element. attributes reports whether the element has any; z reads
 // them.
-func (p *page) open(name string, z *html.Tokenizer, attributes bool) error {
+func (p *page) open(name string, z *html.Tokenizer, attributes bool) {
 	p.separate(name)
 	switch name {
 	case "pre":
@@ -117,12 +116,12 @@ func (p *page) open(name string, z *html.Tokenizer, attributes bool) error {
 	case "td", "th":
 		if p.cells++; p.cells > 1 {
 			p.space = false
-			return p.write(" | ")
+			p.write(" | ")
 		}
 	case "li":
-		return p.write("- ")
+		p.write("- ")
 	case "h1", "h2", "h3", "h4", "h5", "h6":
-		return p.write(strings.Repeat("#", int(name[1]-'0')) + " ")
+		p.write(strings.Repeat("#", int(name[1]-'0')) + " ")
 	case "a":
 		p.href = ""
 		for attributes {
@@ -132,12 +131,11 @@ func (p *page) open(name string, z *html.Tokenizer, attributes bool) error {
 			}
 		}
 	}
-	return nil
 }
 
 // close handles the end of an element. The target of a link follows its text. Relative targets lead
 // nowhere from here.
-func (p *page) close(name string) error {
+func (p *page) close(name string) {
 	p.separate(name)
 	switch name {
 	case "pre":
@@ -146,28 +144,28 @@ func (p *page) close(name string) error {
 		href := p.href
 		p.href = ""
 		if strings.HasPrefix(href, "http") || strings.HasPrefix(href, "mailto:") {
-			return p.write(" (" + href + ")")
+			p.write(" (" + href + ")")
 		}
 	}
-	return nil
 }
 
 // text writes text and collapses white space, unless the text is preformatted.
-func (p *page) text(s string) error {
+func (p *page) text(s string) {
 	if p.pre > 0 {
-		return p.write(s)
+		p.write(s)
+		return
 	}
 	words := strings.Fields(s)
 	if len(words) == 0 {
 		p.space = p.space || s != ""
-		return nil
+		return
 	}
 	joined := strings.Join(words, " ")
 	if (p.space || strings.TrimLeft(s, " \t\r\n") != s) && p.breaks == 0 && p.begun {
 		joined = " " + joined
 	}
 	p.space = strings.TrimRight(s, " \t\r\n") != s
-	return p.write(joined)
+	p.write(joined)
 }
 
 // errBroken reports a file that violates its format.

@@ -50,7 +50,7 @@ func (f *file) notebook() error {
 		if c.ID != "" {
 			id = ", id " + unquoted(c.ID)
 		}
-		f.out.raw(fmt.Sprintf("--- cell %d, %s%s\n%s\n", i, unquoted(c.Type), id,
+		f.out.add(fmt.Sprintf("--- cell %d, %s%s\n%s\n", i, unquoted(c.Type), id,
 			strings.TrimSuffix(string(c.Source), "\n")))
 		for _, o := range c.Outputs {
 			// Other forms of the same output, such as HTML, repeat text/plain.
@@ -61,7 +61,7 @@ func (f *file) notebook() error {
 				}
 			}
 			if printed = strings.Trim(printed, "\n"); printed != "" {
-				f.out.raw("--- printed\n" + printed + "\n")
+				f.out.add("--- printed\n" + printed + "\n")
 			}
 		}
 	}

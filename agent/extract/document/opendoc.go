@@ -29,45 +29,42 @@ type openText struct {
 
 // handle is the handler of content.xml. Only paragraphs and headings have text; the white space
 // between elements is none.
-func (o *openText) handle(start *xml.StartElement, end, text string) error {
+func (o *openText) handle(start *xml.StartElement, end, text string) {
 	switch {
 	case start != nil:
-		return o.start(start)
+		o.start(start)
 	case end != "":
-		return o.end(end)
+		o.end(end)
 	case o.texts > 0 && o.skip == 0:
-		return o.put(text)
+		o.put(text)
 	}
-	return nil
 }
 
 // start handles the start of an element.
-func (o *openText) start(e *xml.StartElement) error {
+func (o *openText) start(e *xml.StartElement) {
 	switch e.Name.Local {
 	case "annotation", "tracked-changes", "forms":
 		o.skip++
 	case "h":
 		o.texts++
-		return o.put(strings.Repeat("#", number(e, "outline-level", 6)) + " ")
+		o.put(strings.Repeat("#", number(e, "outline-level", 6)) + " ")
 	case "p":
 		o.texts++
 	case "list":
 		o.lists++
 	case "list-item":
-		return o.put(strings.Repeat("  ", max(0, min(o.lists, 10)-1)) + "- ")
+		o.put(strings.Repeat("  ", max(0, min(o.lists, 10)-1)) + "- ")
 	case "tab":
-		return o.put("\t")
+		o.put("\t")
 	case "line-break":
-		return o.put("\n")
+		o.put("\n")
 	case "s":
-		return o.put(strings.Repeat(" ", number(e, "c", maxGap)))
+		o.put(strings.Repeat(" ", number(e, "c", maxGap)))
 	case "table":
 		o.tables++
 		o.paragraph()
 		if name := attribute(e, "name"); name != "" && o.tables == 1 {
-			if err := o.write("# " + name); err != nil {
-				return err
-			}
+			o.write("# " + name)
 			o.line()
 		}
 	case "table-row":
@@ -81,9 +78,8 @@ func (o *openText) start(e *xml.StartElement) error {
 		o.cell.Reset()
 	case "page":
 		o.paragraph()
-		return o.write("# " + attribute(e, "name") + "\n")
+		o.write("# " + attribute(e, "name") + "\n")
 	}
-	return nil
 }
 
 // number returns the value of an attribute if it is a number from 1 to most, and otherwise 1.
@@ -95,7 +91,7 @@ func number(e *xml.StartElement, name string, most int) int {
 	return n
 }
 
-func (o *openText) end(name string) error {
+func (o *openText) end(name string) {
 	switch name {
 	case "annotation", "tracked-changes", "forms":
 		o.skip--
@@ -103,7 +99,7 @@ func (o *openText) end(name string) error {
 		o.texts--
 		switch {
 		case o.tables > 0:
-			return o.put(" ")
+			o.put(" ")
 		case o.lists > 0:
 			o.line()
 		default:
@@ -119,43 +115,35 @@ func (o *openText) end(name string) error {
 	case "table-row":
 		// Spreadsheets store equal rows that follow one another once.
 		if o.tables == 1 && o.filled && o.rows > 1 {
-			if err := o.write(fmt.Sprintf(" [this row occurs %d times]", o.rows)); err != nil {
-				return err
-			}
+			o.write(fmt.Sprintf(" [this row occurs %d times]", o.rows))
 		}
 		o.line()
 	case "table-cell", "covered-table-cell":
-		return o.endCell()
+		o.endCell()
 	}
-	return nil
 }
 
 // endCell writes a cell as often as it is repeated. It writes empty cells only before other cells.
 // Spreadsheets often end with cells that are repeated thousands of times, which are usually empty.
-func (o *openText) endCell() error {
+func (o *openText) endCell() {
 	text := strings.Join(strings.Fields(o.cell.String()), " ")
 	if text == "" {
 		o.gap = min(o.gap+o.repeat, maxGap)
-		return nil
+		return
 	}
 	for range min(o.repeat, maxGap) {
-		if err := o.write(strings.Repeat("\t", max(0, o.gap+1)) + text); err != nil {
-			return err
-		}
+		o.write(strings.Repeat("\t", max(0, o.gap+1)) + text)
 		o.gap = 0
 	}
 	o.filled = true
-	return nil
 }
 
 // put writes text, or stores it for the current cell. The text of a cell waits for its end, because
 // only then the cell is known not to be empty.
-func (o *openText) put(text string) error {
+func (o *openText) put(text string) {
 	if o.tables == 0 {
-		return o.write(text)
-	}
-	if o.cell.Len() < maxToken {
+		o.write(text)
+	} else if o.cell.Len() < maxToken {
 		o.cell.WriteString(text)
 	}
-	return nil
 }

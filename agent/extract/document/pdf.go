@@ -311,7 +311,7 @@ func (t *pdfText) showKerned(v pdf.Value) {
 func (t *pdfText) show(raw string) {
 	const step = 256 // time for decoding grows with the length and the size of the map
 	for raw != "" {
-		if err := t.checkDeadline(); err != nil {
+		if err := t.check(); err != nil {
 			panic(parserPanic{err})
 		}
 		n := min(step, len(raw))
@@ -336,9 +336,7 @@ func (t *pdfText) put(text string) {
 		before = " "
 	}
 	t.heading, t.moved = "", false
-	if err := t.out.write(before + text); err != nil {
-		panic(parserPanic{err})
-	}
+	t.out.write(before + text)
 }
 
 // cleaned returns text without control characters and characters that the font does not map.

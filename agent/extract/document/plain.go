@@ -23,7 +23,7 @@ func (f *file) plain() error {
 	if !ok {
 		return ErrUnsupported
 	}
-	f.out.raw(text)
+	f.out.add(text)
 	f.out.missing += int64(len(f.raw) - len(raw))
 	return nil
 }

@@ -33,9 +33,9 @@ func (a *archive) relations(name string) (all []relation) {
 		return nil
 	}
 	// An error only means that some relations are missing.
-	_ = a.xml(rels, func(e *xml.StartElement, _, _ string) error {
+	_ = a.xml(rels, func(e *xml.StartElement, _, _ string) {
 		if e == nil || e.Name.Local != "Relationship" || len(all) >= maxEntries {
-			return nil
+			return
 		}
 		target := attribute(e, "Target")
 		if !strings.HasPrefix(target, "/") {
@@ -44,7 +44,6 @@ func (a *archive) relations(name string) (all []relation) {
 		all = append(all, relation{
 			attribute(e, "Id"), attribute(e, "Type"), strings.TrimPrefix(target, "/"),
 		})
-		return nil
 	})
 	return all
 }
@@ -63,7 +62,7 @@ func (a *archive) workbook() error {
 	// id names the relation to the file of the sheet.
 	type sheet struct{ name, id string }
 	var sheets []sheet
-	err := a.xml("xl/workbook.xml", func(e *xml.StartElement, _, _ string) error {
+	err := a.xml("xl/workbook.xml", func(e *xml.StartElement, _, _ string) {
 		switch {
 		case e == nil:
 		case e.Name.Local == "sheet" && len(sheets) < maxSheets:
@@ -71,7 +70,6 @@ func (a *archive) workbook() error {
 		case e.Name.Local == "workbookPr":
 			w.early = attribute(e, "date1904") == "1" || attribute(e, "date1904") == "true"
 		}
-		return nil
 	})
 	if err != nil {
 		return err
@@ -92,9 +90,7 @@ func (a *archive) workbook() error {
 			continue // it is a chart
 		}
 		a.out.paragraph()
-		if err := a.out.write("# " + s.name); err != nil {
-			return err
-		}
+		a.out.write("# " + s.name)
 		a.out.line()
 		if err := a.xml(name, (&sheetText{workbook: w}).handle); err != nil {
 			return err
@@ -111,7 +107,7 @@ func (w *workbook) readShared() error {
 	}
 	var text strings.Builder
 	inText, phonetic, size := false, false, 0
-	return w.xml(name, func(start *xml.StartElement, end, s string) error {
+	return w.xml(name, func(start *xml.StartElement, end, s string) {
 		switch {
 		case start != nil:
 			inText = start.Name.Local == "t"
@@ -123,17 +119,18 @@ func (w *workbook) readShared() error {
 			inText = false
 		case end == "si":
 			if len(w.texts) == w.shared {
-				return errTooLarge
+				w.unpacked = 0 // reading on fails
+				return
 			}
 			w.texts = append(w.texts, text.String())
 			text.Reset()
 		case end == "" && inText && !phonetic:
 			if size += len(s); size > maxSharedBytes {
-				return errTooLarge
+				w.unpacked = 0
+				return
 			}
 			text.WriteString(s[:min(len(s), maxCell-min(maxCell, text.Len()))])
 		}
-		return nil
 	})
 }
 
@@ -145,7 +142,7 @@ func (w *workbook) readStyles() error {
 	}
 	formats := make(map[string]bool)
 	cells := false
-	return w.xml(name, func(e *xml.StartElement, end, _ string) error {
+	return w.xml(name, func(e *xml.StartElement, end, _ string) {
 		switch {
 		case end == "cellXfs":
 			cells = false
@@ -161,7 +158,6 @@ func (w *workbook) readStyles() error {
 			builtIn := err == nil && (n >= 14 && n <= 22 || n >= 45 && n <= 47)
 			w.dates = append(w.dates, builtIn || formats[id])
 		}
-		return nil
 	})
 }
 
@@ -210,7 +206,7 @@ type sheetText struct {
 	inside bool // within a value
 }
 
-func (s *sheetText) handle(start *xml.StartElement, end, text string) error {
+func (s *sheetText) handle(start *xml.StartElement, end, text string) {
 	switch {
 	case start != nil:
 		switch start.Name.Local {
@@ -224,13 +220,12 @@ func (s *sheetText) handle(start *xml.StartElement, end, text string) error {
 	case end == "v" || end == "t":
 		s.inside = false
 	case end == "c":
-		return s.cell()
+		s.cell()
 	case end == "row":
 		s.out.line()
 	case s.inside:
 		s.value.WriteString(text[:min(len(text), maxCell-min(maxCell, s.value.Len()))])
 	}
-	return nil
 }
 
 // begin begins a cell. Without a reference, it follows the cell before it. Without a style, style
@@ -250,13 +245,13 @@ func (s *sheetText) begin(e *xml.StartElement) {
 }
 
 // cell writes the current cell at its end.
-func (s *sheetText) cell() error {
+func (s *sheetText) cell() {
 	value := s.value.String()
 	switch s.kind {
 	case "s":
 		i, err := strconv.Atoi(value)
 		if err != nil || i < 0 || i >= len(s.texts) {
-			return nil
+			return
 		}
 		value = s.texts[i]
 	case "b":
@@ -267,7 +262,7 @@ func (s *sheetText) cell() error {
 		}
 	}
 	if value == "" {
-		return nil
+		return
 	}
 	// A tab for each column since the last cell with text.
 	gap := max(0, s.at-max(s.column, 1))
@@ -275,7 +270,7 @@ func (s *sheetText) cell() error {
 	value = strings.Join(strings.FieldsFunc(value, func(c rune) bool {
 		return c == '\n' || c == '\r' || c == '\t'
 	}), " ")
-	return s.out.write(strings.Repeat("\t", min(gap, maxGap)) + value)
+	s.out.write(strings.Repeat("\t", min(gap, maxGap)) + value)
 }
 
 // columnOf returns the column number in a reference such as AB12, or 0 if the reference is not

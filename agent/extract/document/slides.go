@@ -11,9 +11,7 @@ import (
 func (a *archive) slides() error {
 	for i, name := range a.numbered("ppt/slides/slide", ".xml") {
 		a.out.paragraph()
-		if err := a.out.write(fmt.Sprintf("# Slide %d", i+1)); err != nil {
-			return err
-		}
+		a.out.write(fmt.Sprintf("# Slide %d", i+1))
 		a.out.line()
 		if err := a.xml(name, (&slideText{sink: a.out}).handle); err != nil {
 			return err
@@ -52,7 +50,7 @@ type slideText struct {
 
 // handle is the handler of a slide. A row of a table is one line, whatever paragraphs are in its
 // cells.
-func (s *slideText) handle(start *xml.StartElement, end, text string) error {
+func (s *slideText) handle(start *xml.StartElement, end, text string) {
 	switch {
 	case start != nil:
 		switch start.Name.Local {
@@ -68,7 +66,7 @@ func (s *slideText) handle(start *xml.StartElement, end, text string) error {
 			s.cells = 0
 		case "tc":
 			if s.cells++; s.cells > 1 {
-				return s.write(" | ")
+				s.write(" | ")
 			}
 		}
 	case end == "t":
@@ -80,9 +78,7 @@ func (s *slideText) handle(start *xml.StartElement, end, text string) error {
 	case end == "p" && s.tables == 0, end == "tr":
 		s.line()
 	case s.inText && !s.field:
-		title := s.title
+		s.write(s.title + text)
 		s.title = ""
-		return s.write(title + text)
 	}
-	return nil
 }

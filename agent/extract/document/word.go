@@ -34,22 +34,20 @@ type wordText struct {
 	deleted int // nesting depth of deleted text
 }
 
-func (w *wordText) handle(start *xml.StartElement, end, text string) error {
+func (w *wordText) handle(start *xml.StartElement, end, text string) {
 	switch {
 	case start != nil:
-		return w.start(start)
+		w.start(start)
 	case end != "":
 		w.end(end)
-		return nil
 	case w.inText && w.deleted == 0:
-		return w.put(text)
+		w.put(text)
 	}
-	return nil
 }
 
 // start handles the start of an element. Elements that it does not know have no effect, but text in
 // them counts.
-func (w *wordText) start(e *xml.StartElement) error {
+func (w *wordText) start(e *xml.StartElement) {
 	switch e.Name.Local {
 	case "p":
 		w.prefix, w.begun = "", false
@@ -65,12 +63,12 @@ func (w *wordText) start(e *xml.StartElement) error {
 		w.inText = true
 	case "tab":
 		if w.begun {
-			return w.put("\t")
+			w.put("\t")
 		}
 	case "br", "cr":
-		return w.put("\n")
+		w.put("\n")
 	case "noBreakHyphen":
-		return w.put("-")
+		w.put("-")
 	case "del", "moveFrom", "Fallback": // a Fallback repeats earlier content
 		w.deleted++
 	case "tbl":
@@ -80,18 +78,17 @@ func (w *wordText) start(e *xml.StartElement) error {
 		w.cells = 0
 	case "tc":
 		if w.cells++; w.cells > 1 {
-			return w.write(" | ")
+			w.write(" | ")
 		}
 	case "footnoteReference", "endnoteReference":
-		return w.put("[" + attribute(e, "id") + "]")
+		w.put("[" + attribute(e, "id") + "]")
 	case "footnote", "endnote":
 		w.line()
 		// These two are the lines that separate notes from the text.
 		if id := attribute(e, "id"); id != "-1" && id != "0" {
-			return w.write("[" + id + "] ")
+			w.write("[" + id + "] ")
 		}
 	}
-	return nil
 }
 
 func (w *wordText) end(name string) {
@@ -125,9 +122,9 @@ func (w *wordText) end(name string) {
 
 // put writes text of the current paragraph. In a table it leaves out the mark of the paragraph and
 // all line breaks, because a row is one line.
-func (w *wordText) put(text string) error {
+func (w *wordText) put(text string) {
 	if w.deleted > 0 {
-		return nil
+		return
 	}
 	if !w.begun {
 		w.begun = true
@@ -138,7 +135,7 @@ func (w *wordText) put(text string) error {
 	if w.tables > 0 {
 		text = strings.ReplaceAll(text, "\n", " ")
 	}
-	return w.write(text)
+	w.write(text)
 }
 
 // headingPrefix returns the mark of a heading for the id of its style, in English or German. In
