@@ -44,11 +44,7 @@ func (s Server) source() string { return "the MCP server " + s.Name }
 
 // A caller makes requests to one server over its present link.
 type caller struct {
-	Server
-	opts     *Options
-	status   *status
-	login    *login
-	redactor *redactor
+	base
 	requests *liveRequests
 }
 

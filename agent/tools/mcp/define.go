@@ -41,12 +41,7 @@ type catalog struct {
 
 // same reports whether two catalogs are equal. Two nil catalogs are equal.
 func same(a, b *catalog) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	x, errX := json.Marshal(a)
-	y, errY := json.Marshal(b)
-	return errX == nil && errY == nil && string(x) == string(y)
+	return shortHash(a) == shortHash(b)
 }
 
 // sorted returns c with its tools sorted by name, so that the order of the server's list does not
@@ -71,14 +66,10 @@ func (d definition) effect() tool.Effect {
 
 // A toolset makes the tools that the agent has of one server.
 type toolset struct {
-	Server
+	base
 	naming
-	opts     *Options
-	caller   *caller
-	status   *status
-	redactor *redactor
-
-	shown *catalog // what publish has published; or nil
+	caller *caller
+	shown  *catalog // what publish has published; or nil
 }
 
 // publish makes the tools of c available to the agent. Calls must not overlap.
@@ -112,10 +103,12 @@ func (s *toolset) define(c catalog) (tools []tool.Tool, refused []string) {
 		}
 	}
 	if s.allows("resources") && c.Resources {
-		tools = append(tools, s.resourcesTool())
+		tools = append(tools, tool.New(s.prefix+"resources", "Lists the resources of the MCP server "+
+			s.Name+", or reads one by its URI.", tool.Pure, s.resources))
 	}
 	if s.allows("prompts") && c.Prompts {
-		tools = append(tools, s.promptsTool())
+		tools = append(tools, tool.New(s.prefix+"prompts", "Lists the prompts (texts with blanks) of "+
+			"the MCP server "+s.Name+", or gets one filled in.", tool.Pure, s.prompts))
 	}
 	names := s.names(c.Tools)
 	size, seen := 0, make(map[string]bool)
@@ -149,6 +142,9 @@ func (s *toolset) define(c catalog) (tools []tool.Tool, refused []string) {
 		refuse("…", fmt.Sprintf("the server has more than %d tools, or they take more than %d MB",
 			maxListed, maxCatalog>>20))
 	}
+	for i := range tools {
+		tools[i].MinRole, tools[i].Timeout = s.MinRole, s.longest()
+	}
 	slices.SortFunc(tools, func(a, b tool.Tool) int { return cmp.Compare(a.Name, b.Name) })
 	return tools, refused
 }
@@ -156,8 +152,7 @@ func (s *toolset) define(c catalog) (tools []tool.Tool, refused []string) {
 // tool returns the tool that calls d.
 func (s *toolset) tool(name, description string, schema json.RawMessage, d definition) tool.Tool {
 	return tool.Tool{
-		Name: name, Description: description, Schema: schema, Effect: d.effect(), MinRole: s.MinRole,
-		Timeout: s.longest(),
+		Name: name, Description: description, Schema: schema, Effect: d.effect(),
 		Run: func(ctx context.Context, c tool.Call) (tool.Result, error) {
 			return (&toolCall{s.caller, s.prefix, name, d, c}).run(ctx)
 		},

@@ -22,16 +22,8 @@ type resourcesArgs struct {
 	Offset int    `json:"offset,omitempty" jsonschema:"how many to pass over"`
 }
 
-// resourcesTool returns the tool that lists and reads the server's resources.
-func (s *toolset) resourcesTool() tool.Tool {
-	t := tool.New(s.prefix+"resources", "Lists the resources of the MCP server "+s.Name+
-		", or reads one by its URI.", tool.Pure, s.resources)
-	t.MinRole, t.Timeout = s.MinRole, s.longest()
-	return t
-}
-
-// resources lists the resources, or reads the one with the given URI. A resource may consist of
-// several contents.
+// resources implements the tool that lists the server's resources, or reads the one with the given
+// URI. A resource may consist of several contents.
 func (s *toolset) resources(
 	ctx context.Context, _ tool.Call, args resourcesArgs,
 ) (tool.Result, error) {
@@ -85,15 +77,8 @@ type promptsArgs struct {
 	Offset    int               `json:"offset,omitempty" jsonschema:"how many to pass over"`
 }
 
-// promptsTool returns the tool that lists the server's prompts and fills in the arguments of one.
-func (s *toolset) promptsTool() tool.Tool {
-	t := tool.New(s.prefix+"prompts", "Lists the prompts (texts with blanks) of the MCP server "+
-		s.Name+", or gets one filled in.", tool.Pure, s.prompts)
-	t.MinRole, t.Timeout = s.MinRole, s.longest()
-	return t
-}
-
-// prompts lists the prompts, or returns the messages of the one with the given name.
+// prompts implements the tool that lists the server's prompts, or returns the messages of the one
+// with the given name.
 func (s *toolset) prompts(
 	ctx context.Context, _ tool.Call, args promptsArgs,
 ) (tool.Result, error) {

@@ -78,12 +78,10 @@ func shortHash(v any) string {
 // A changeReview holds back changes of a server's tools until an admin agrees to them. The first
 // catalog counts as agreed, because a person has just configured the server.
 type changeReview struct {
-	name   string
-	opts   *Options
-	cache  cache
-	status *status
-	tools  *toolset
-	stale  chan<- struct{} // gets a token when the tools are to be listed again
+	base
+	cache cache
+	tools *toolset
+	stale chan<- struct{} // gets a token when the tools are to be listed again
 
 	mu     sync.Mutex // held while the agent's tools are replaced
 	agreed *catalog   // nil until the server was seen for the first time
@@ -120,10 +118,10 @@ func (s *changeReview) adopt(ctx context.Context, listed catalog) {
 			s.listLater(wait)
 			return
 		}
-		s.opts.Logger.WarnContext(ctx, "mcp tools have changed and wait for an admin", "server", s.name,
+		s.opts.Logger.WarnContext(ctx, "mcp tools have changed and wait for an admin", "server", s.Name,
 			"changes", len(changes))
 		if err := s.report(ctx); err != nil {
-			s.opts.Logger.WarnContext(ctx, "owners not told of changed tools", "server", s.name,
+			s.opts.Logger.WarnContext(ctx, "owners not told of changed tools", "server", s.Name,
 				"err", err)
 			s.listLater(reportEvery)
 			return
@@ -205,6 +203,6 @@ func (s *changeReview) store(ctx context.Context) {
 	}
 	s.status.update(func() { k.dialect = s.status.dialect })
 	if err := s.cache.write(k); err != nil {
-		s.opts.Logger.WarnContext(ctx, "mcp cache not written", "server", s.name, "err", err)
+		s.opts.Logger.WarnContext(ctx, "mcp cache not written", "server", s.Name, "err", err)
 	}
 }

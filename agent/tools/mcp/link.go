@@ -123,12 +123,8 @@ func (m *meter) admit(done <-chan struct{}, message []byte) {
 
 // A dialer makes connections to one server.
 type dialer struct {
-	Server
-	opts     *Options
-	status   *status // has the dialect
-	login    *login
-	redactor *redactor
-	stale    chan<- struct{} // gets a token when the server reports that its tools changed
+	base
+	stale chan<- struct{} // gets a token when the server reports that its tools changed
 
 	// elicit handles a question of the server.
 	elicit func(ctx context.Context, r *sdk.ElicitRequest) (*sdk.ElicitResult, error)

@@ -24,19 +24,24 @@ const (
 // errIdle ends an unused connection.
 var errIdle = errors.New("not used")
 
+// A base is what the parts of a server share.
+type base struct {
+	Server
+	opts     *Options
+	status   *status
+	login    *login
+	redactor *redactor
+}
+
 // A server keeps the connection to a configured server. One goroutine, run, opens and closes
 // connections; calls use the present one.
 type server struct {
-	Server
-	opts    *Options
+	base
 	problem error         // in the configuration
 	first   time.Duration // delay after the first failure; tests set another value
 	stale   chan struct{} // the server has reported that its tools changed
 
-	redactor *redactor
-	login    *login
 	cache    cache
-	status   *status
 	requests *liveRequests
 	caller   *caller
 	toolset  *toolset
@@ -48,21 +53,15 @@ type server struct {
 func newServer(s Server, o *Options, names []string) *server {
 	s.Timeout = cmp.Or(s.Timeout, 60*time.Second)
 	s.MinRole = cmp.Or(s.MinRole, bus.User)
-	one := &server{
-		Server: s, opts: o, problem: s.Check(), first: minDelay, stale: make(chan struct{}, 1),
-		login: newLogin(s, o), cache: newCache(s, o), status: newStatus(s, o),
-		requests: newLiveRequests(),
-	}
+	login := newLogin(s, o)
+	b := base{s, o, newStatus(s, o), login, &redactor{login, s.secrets()}}
+	one := &server{base: b, problem: s.Check(), first: minDelay, stale: make(chan struct{}, 1),
+		cache: newCache(s, o), requests: newLiveRequests()}
 	// The parts refer to one another, so each comes after those that it needs.
-	one.redactor = &redactor{one.login, s.secrets()}
-	one.caller = &caller{Server: s, opts: o, status: one.status, login: one.login,
-		redactor: one.redactor, requests: one.requests}
-	one.toolset = &toolset{Server: s, naming: newNaming(s.Name, names), opts: o,
-		caller: one.caller, status: one.status, redactor: one.redactor}
-	one.review = &changeReview{name: s.Name, opts: o, cache: one.cache, status: one.status,
-		tools: one.toolset, stale: one.stale}
-	one.dialer = &dialer{Server: s, opts: o, status: one.status, login: one.login,
-		redactor: one.redactor, elicit: one.elicit, stale: one.stale}
+	one.caller = &caller{b, one.requests}
+	one.toolset = &toolset{base: b, naming: newNaming(s.Name, names), caller: one.caller}
+	one.review = &changeReview{base: b, cache: one.cache, tools: one.toolset, stale: one.stale}
+	one.dialer = &dialer{b, one.stale, one.elicit}
 	return one
 }
 

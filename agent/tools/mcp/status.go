@@ -20,21 +20,16 @@ type status struct {
 	now     func() time.Time
 	wanted  chan struct{} // a call waits for a connection
 
-	mu     sync.Mutex
-	state  State
-	link   *link         // or nil
-	change chan struct{} // closed and replaced whenever a field here changes
-	attempts
-	busy    int // calls that use the link or wait for it
+	mu      sync.Mutex
+	state   State
+	link    *link         // or nil
+	change  chan struct{} // closed and replaced whenever a field here changes
+	failed  int           // consecutive failed attempts and connections
+	tries   int           // finished attempts to connect
+	busy    int           // calls that use the link or wait for it
 	used    time.Time
 	dialect dialect
 	ended   bool // the server's goroutine has returned
-}
-
-// attempts counts the attempts to connect.
-type attempts struct {
-	failed int // consecutive failed attempts and connections
-	tries  int // finished attempts
 }
 
 func newStatus(s Server, o *Options) *status {
