@@ -214,8 +214,9 @@ func TestFlood(t *testing.T) {
 		for _, way := range []string{"process", "stream"} {
 			synctest.Test(t, func(t *testing.T) {
 				life, end := context.WithCancel(t.Context())
-				var in io.Reader = &lines{r: bufio.NewReader(&endless{text: tt.message + "\n"}),
-					meter: newMeter(), done: life.Done()}
+				messages := &lines{bufio.NewReader(&endless{text: tt.message + "\n"}), newMeter(),
+					life.Done()}
+				var in io.Reader = &pieces{next: messages.next}
 				if way == "stream" {
 					resp := stream("")
 					resp.Body = io.NopCloser(&endless{text: "data: " + tt.message + "\n\n"})

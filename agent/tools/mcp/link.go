@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -82,6 +83,30 @@ type connection struct {
 
 	// why adds to err, an error of the session, the details that only the carrier knows.
 	why func(err error) error
+}
+
+// pieces reads what next returns, one piece after the other.
+type pieces struct {
+	next func() ([]byte, error) // it may return nothing
+	rest []byte                 // of the present piece
+}
+
+func (r *pieces) Read(p []byte) (int, error) {
+	for len(r.rest) == 0 {
+		var err error
+		if r.rest, err = r.next(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}
+
+// A readCloser reads from one place and closes another.
+type readCloser struct {
+	io.Reader
+	io.Closer
 }
 
 // A meter slows down a server that sends very many requests and notifications. The library keeps

@@ -68,10 +68,10 @@ func (s *dialer) startProcess(life context.Context) (*connection, error) {
 			inWrite.Close(), outRead.Close())
 	}
 	p.wg.Go(p.wait)
+	messages := &lines{bufio.NewReaderSize(outRead, 64<<10), newMeter(), p.ends}
 	return &connection{
 		transport: &sdk.IOTransport{
-			Reader: &lines{r: bufio.NewReaderSize(outRead, 64<<10), c: outRead,
-				meter: newMeter(), done: p.ends},
+			Reader: readCloser{&pieces{next: messages.next}, outRead},
 			Writer: inWriter{inWrite}, MaxLineLength: maxMessage,
 		},
 		end: p.end, why: p.why,
@@ -209,25 +209,8 @@ func (t *tail) String() string {
 // greetings and logs, would end the session.
 type lines struct {
 	r     *bufio.Reader
-	c     io.Closer
-	left  []byte // rest of the message that is being read
 	meter *meter
 	done  <-chan struct{} // closed when the connection ends
-}
-
-func (l *lines) Close() error { return l.c.Close() }
-
-func (l *lines) Read(p []byte) (int, error) {
-	for len(l.left) == 0 {
-		line, err := l.next()
-		if err != nil {
-			return 0, err
-		}
-		l.left = line
-	}
-	n := copy(p, l.left)
-	l.left = l.left[n:]
-	return n, nil
 }
 
 // next returns the next line if it is a message, and otherwise nil.

@@ -164,10 +164,7 @@ func refusesSession(r *http.Request, resp *http.Response) bool {
 		return false
 	}
 	head, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
-	resp.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.MultiReader(bytes.NewReader(head), resp.Body), resp.Body}
+	resp.Body = readCloser{io.MultiReader(bytes.NewReader(head), resp.Body), resp.Body}
 	return err == nil && bytes.Contains(bytes.ToLower(head), []byte("session"))
 }
 
@@ -217,8 +214,9 @@ func roundTrip(
 	if !isStream(resp) { // also if a refusal calls itself one: the library reads it to its end
 		b.left = maxMessage
 	} else {
-		b.ReadCloser = &events{ReadCloser: resp.Body, lines: bufio.NewReader(resp.Body),
+		e := &events{lines: bufio.NewReader(resp.Body),
 			admit: func(message []byte) { m.admit(ctx.Done(), message) }}
+		b.ReadCloser = readCloser{&pieces{next: e.next}, resp.Body}
 	}
 	resp.Body = b
 	return resp, nil
@@ -251,28 +249,23 @@ func (b *body) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// events is a stream that returns an event only when it is complete and admitted.
+// events is a stream whose events are passed on when they are complete and admitted.
 type events struct {
-	io.ReadCloser
-	lines *bufio.Reader // reads ReadCloser
-	ready []byte        // the rest of an event
-	err   error         // the end of the stream
+	lines *bufio.Reader
+	err   error // the end of the stream
 	admit func(message []byte)
 }
 
-func (e *events) Read(p []byte) (int, error) {
-	for len(e.ready) == 0 {
-		if e.err != nil {
-			return 0, e.err
-		}
-		e.ready, e.err = readEvent(e.lines)
-		if data := dataOf(e.ready); len(data) > 0 {
-			e.admit(data)
-		}
+// next returns the next event, or the beginning of the last one if that is incomplete.
+func (e *events) next() (event []byte, err error) {
+	if e.err != nil {
+		return nil, e.err
 	}
-	n := copy(p, e.ready)
-	e.ready = e.ready[n:]
-	return n, nil
+	event, e.err = readEvent(e.lines)
+	if data := dataOf(event); len(data) > 0 {
+		e.admit(data)
+	}
+	return event, nil
 }
 
 // dataOf returns the data of an event.
@@ -315,12 +308,12 @@ const (
 // minutes. But the library gives up the whole connection, with all calls underway, after a few
 // responses without an id. See https://github.com/modelcontextprotocol/go-sdk/issues/1175.
 type listener struct {
+	pieces
 	done <-chan struct{} // closed at the end of the connection
 	get  func(last string) (*http.Response, error)
 	body io.ReadCloser // of the newest response
 
 	lines *bufio.Reader // reads body
-	ready []byte        // the rest of a complete event
 	last  string        // id of the newest event that has one
 	least time.Duration // before the next response, as the endpoint asks
 	wait  time.Duration // before the newest response; 0: it has had an event
@@ -332,6 +325,7 @@ func listen(
 	done <-chan struct{}, resp *http.Response, get func(last string) (*http.Response, error),
 ) *listener {
 	l := &listener{done: done, get: get, least: shortestWait}
+	l.pieces.next = l.next
 	l.open(resp.Body)
 	return l
 }
@@ -340,23 +334,16 @@ func (l *listener) open(body io.ReadCloser) {
 	l.body, l.lines = body, bufio.NewReader(body)
 }
 
-// Read implements io.Reader. It returns complete events only, so that what follows an interrupted
+// next returns the next event. It returns complete events only, so that what follows an interrupted
 // one does not become a part of it.
-func (l *listener) Read(p []byte) (int, error) {
-	for len(l.ready) == 0 {
-		event, err := readEvent(l.lines)
-		if err != nil {
-			if err := l.reopen(); err != nil {
-				return 0, err
-			}
-			continue
-		}
-		l.ready, l.wait = event, 0
-		l.note(event)
+func (l *listener) next() ([]byte, error) {
+	event, err := readEvent(l.lines)
+	if err != nil {
+		return nil, l.reopen()
 	}
-	n := copy(p, l.ready)
-	l.ready = l.ready[n:]
-	return n, nil
+	l.wait = 0
+	l.note(event)
+	return event, nil
 }
 
 // note remembers from where the endpoint can continue after event, and when.
