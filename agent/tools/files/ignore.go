@@ -49,50 +49,35 @@ type ignoreRule struct {
 	glob    string // and a pattern; "" matches anything
 }
 
-// below returns g with the patterns of a directory added. names lists the relevant files in the
-// directory.
-func (g *ignores) below(at place, names ignoreNames) *ignores {
-	if names == (ignoreNames{}) {
+// below returns g with the patterns of a directory added. has reports whether the directory has an
+// entry with the given name.
+func (g *ignores) below(at place, has func(name string) bool) *ignores {
+	own, git, repo := has(ownIgnore), has(gitIgnore), has(gitDir)
+	if !own && !git && !repo {
 		return g
 	}
 	dir := filepath.ToSlash(at.path)
 	if dir == "." {
 		dir = ""
 	}
-	next := &ignores{above: g, dir: dir, repo: names.repo}
-	if names.git {
+	next := &ignores{above: g, dir: dir, repo: repo}
+	if git {
 		next.git = readIgnores(at, gitIgnore)
 	}
-	if names.own {
+	if own {
 		next.own = readIgnores(at, ownIgnore)
 	}
 	return next
 }
 
-// ignoreNames records which of the relevant entries a directory has.
-type ignoreNames struct{ git, own, repo bool }
-
-// note records the name of an entry.
-func (n *ignoreNames) note(name string) {
-	switch name {
-	case gitIgnore:
-		n.git = true
-	case ownIgnore:
-		n.own = true
-	case gitDir:
-		n.repo = true
-	}
-}
-
-// allIgnoreNames returns the ignoreNames of a directory whose entries are not all known.
-func allIgnoreNames(at place) ignoreNames {
-	_, err := at.tree.dir.Lstat(filepath.Join(at.path, gitDir))
-	return ignoreNames{git: true, own: true, repo: err == nil}
+// has reports whether a directory has an entry with the given name.
+func (p place) has(name string) bool {
+	_, err := p.tree.dir.Lstat(filepath.Join(p.path, name))
+	return err == nil
 }
 
 // ignoresAbove returns the patterns of the directories above a place. If they ignore the place
-// itself it returns nil, because the caller named the place explicitly. It knows no entries of
-// these directories, so it tries to read their files.
+// itself it returns nil, because the caller named the place explicitly.
 func ignoresAbove(ctx context.Context, at place) *ignores {
 	var g *ignores
 	if at.path == "." {
@@ -101,7 +86,7 @@ func ignoresAbove(ctx context.Context, at place) *ignores {
 	done := "."
 	for e := range strings.SplitSeq(filepath.ToSlash(at.path), "/") {
 		above := place{tree: at.tree, path: done}
-		g = g.below(above, allIgnoreNames(above))
+		g = g.below(above, above.has)
 		done = filepath.Join(done, e)
 		if g.ignored(ctx, filepath.ToSlash(done), true) {
 			return nil

@@ -179,7 +179,14 @@ func (k *walk) read(ctx context.Context, v step) error {
 		entries, err := list.ReadDir(readAtOnce)
 		// The patterns of a directory apply to its own entries, too.
 		if first && !k.all {
-			v.above = v.above.below(k.at(v.dir), namesOf(k.at(v.dir), entries))
+			at := k.at(v.dir)
+			has := at.has // the entry may be among those that are not read yet
+			if len(entries) < readAtOnce {
+				has = func(name string) bool {
+					return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == name })
+				}
+			}
+			v.above = v.above.below(at, has)
 		}
 		if !k.found(ctx, v, entries) || errors.Is(err, io.EOF) {
 			return nil
@@ -204,18 +211,6 @@ func shown(c tool.Call, at place, entries []fs.DirEntry) []fs.DirEntry {
 // at returns a directory below the start.
 func (k *walk) at(dir string) place {
 	return place{tree: k.start.tree, path: filepath.Join(k.start.path, filepath.FromSlash(dir))}
-}
-
-// namesOf returns the relevant entries of a directory. entries are its first entries.
-func namesOf(at place, entries []fs.DirEntry) ignoreNames {
-	if len(entries) == readAtOnce {
-		return allIgnoreNames(at) // they may be among the entries not read yet
-	}
-	var names ignoreNames
-	for _, e := range entries {
-		names.note(e.Name())
-	}
-	return names
 }
 
 // without returns the entries of a directory that are not ignored, and the number of
