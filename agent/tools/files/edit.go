@@ -97,8 +97,7 @@ func applyEdit(text string, e edit) (string, []int, error) {
 	case e.OldText == e.NewText:
 		return "", nil, errors.New("old_text and new_text are the same")
 	}
-	_, crlf, _ := lineEnds(strings.NewReader(text)) // a string can always be read
-	if crlf && !strings.Contains(e.OldText+e.NewText, "\r") {
+	if hasCRLF(text) && !strings.Contains(e.OldText+e.NewText, "\r") {
 		// The model doesn't see CRLF line ends.
 		e.OldText = strings.ReplaceAll(e.OldText, "\n", "\r\n")
 		e.NewText = strings.ReplaceAll(e.NewText, "\n", "\r\n")

@@ -60,8 +60,7 @@ func (e *editor) editNotebook(
 	return e.rewrite(ctx, c, a.Path, "", func(old string) (text, report string, err error) {
 		// JSON has neither a byte order mark nor line ends of its own: the file keeps what it has.
 		old, bom := strings.CutPrefix(old, string(byteOrderMark))
-		_, crlf, _ := lineEnds(strings.NewReader(old)) // a string can always be read
-		if text, report, err = changeNotebook(old, a); crlf {
+		if text, report, err = changeNotebook(old, a); hasCRLF(old) {
 			text = strings.ReplaceAll(text, "\n", "\r\n")
 		}
 		if bom {

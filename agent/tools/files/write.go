@@ -77,31 +77,28 @@ func (e *editor) keepLineEnds(t target, content string) (string, string, error) 
 // least one, end in CRLF.
 func lineEnds(r io.Reader) (bom, crlf bool, err error) {
 	b := bufio.NewReaderSize(r, bufferSize)
-	head, err := b.Peek(len(byteOrderMark))
-	if err != nil && !errors.Is(err, io.EOF) {
-		return false, false, err
-	}
+	head, _ := b.Peek(len(byteOrderMark)) // ReadByte returns an error, too
 	bom = bytes.Equal(head, byteOrderMark)
-	var last byte
-	for {
-		chunk, err := b.ReadSlice('\n')
-		// The byte before the line break may be in the chunk before.
-		if n := len(chunk); n > 1 {
-			last = chunk[n-2]
-		}
+	for last := byte(0); ; {
+		c, err := b.ReadByte()
 		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-			last = chunk[len(chunk)-1]
 		case errors.Is(err, io.EOF):
 			return bom, crlf, nil
 		case err != nil:
 			return false, false, err
-		case last != '\r':
+		case c == '\n' && last != '\r':
 			return bom, false, nil
-		default:
-			crlf, last = true, 0
+		case c == '\n':
+			crlf = true
 		}
+		last = c
 	}
+}
+
+// hasCRLF reports whether all lines of text, at least one, end in CRLF.
+func hasCRLF(text string) bool {
+	n := strings.Count(text, "\n")
+	return n > 0 && strings.Count(text, "\r\n") == n
 }
 
 // countLines returns the number of lines of a text.
