@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -34,9 +33,6 @@ type entry struct {
 	added  bool   // by Set
 	rare   string // as Tool.Rare, also if there are too many tools
 }
-
-// toolName matches the names that all providers accept, if they are not too long.
-var toolName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 // NewRegistry returns a registry of tools. It returns an error for a duplicate name, for a
 // name that providers refuse, and for a schema that is not an object schema.
@@ -158,7 +154,7 @@ func (r *Registry) For(role bus.Role) *Registry {
 // validate returns a function that returns the schema for checking the arguments of t.
 func validate(t Tool) (func() (*jsonschema.Resolved, error), error) {
 	switch {
-	case len(t.Name) > 64 || !toolName.MatchString(t.Name):
+	case t.Name == "" || len(t.Name) > 64 || t.Name != llm.PlainName(t.Name):
 		return nil, errors.New(`want a name of at most 64 letters, digits, "_" or "-"`)
 	case t.Description == "":
 		return nil, errors.New("want a description")

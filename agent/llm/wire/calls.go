@@ -57,7 +57,7 @@ const (
 
 // SentID returns id, or a hash of id if providers would refuse it.
 func SentID(id string) string {
-	if id == plainName(id) && len(id) <= maxCallID {
+	if id == llm.PlainName(id) && len(id) <= maxCallID {
 		return id
 	}
 	return hashed(id)
@@ -66,7 +66,7 @@ func SentID(id string) string {
 // ShortID returns id, or a hash of id if Mistral would refuse it. Mistral accepts nine letters and
 // digits.
 func ShortID(id string) string {
-	if id == plainName(id) && len(id) == idLen && !strings.ContainsAny(id, "_-") {
+	if id == llm.PlainName(id) && len(id) == idLen && !strings.ContainsAny(id, "_-") {
 		return id
 	}
 	return hashed(id)
@@ -82,7 +82,7 @@ func SentName(name string) string {
 	if name == "" {
 		return "unknown"
 	}
-	name = plainName(name)
+	name = llm.PlainName(name)
 	return name[:min(len(name), maxCallName)]
 }
 
@@ -138,15 +138,4 @@ func CompactJSON(text string) string {
 		return text
 	}
 	return b.String()
-}
-
-// plainName returns s with "_" for each character that is not allowed in names.
-func plainName(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '_', r == '-':
-			return r
-		}
-		return '_'
-	}, s)
 }

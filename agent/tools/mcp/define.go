@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"gateway/agent/llm"
 	"gateway/agent/tool"
 )
 
@@ -227,23 +228,12 @@ func (s *naming) isOwnName(name string) bool {
 }
 
 // fits reports whether providers accept name.
-func fits(name string) bool { return len(name) <= maxName && name == sanitizeName(name) }
-
-// sanitizeName returns name with "_" for each character that providers refuse.
-func sanitizeName(name string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '-':
-			return r
-		}
-		return '_'
-	}, name)
-}
+func fits(name string) bool { return len(name) <= maxName && name == llm.PlainName(name) }
 
 // validName returns the name for a tool of the server. If it is too long, validName cuts it and
 // adds a hash.
 func (s *naming) validName(name string) string {
-	full := s.prefix + sanitizeName(name)
+	full := s.prefix + llm.PlainName(name)
 	if name == "" || len(full) > maxName {
 		return s.hashed(name)
 	}
@@ -254,9 +244,9 @@ func (s *naming) validName(name string) string {
 func (s *naming) hashed(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	mark := hex.EncodeToString(sum[:4])
-	full := s.prefix + sanitizeName(name)
+	full := s.prefix + llm.PlainName(name)
 	if !s.isOwnName(full + "_") { // it looks like another server's name: begin with the hash
-		full = s.prefix + mark + "_" + sanitizeName(name)
+		full = s.prefix + mark + "_" + llm.PlainName(name)
 		return full[:min(len(full), maxName)]
 	}
 	return full[:min(len(full), maxName-len(mark)-1)] + "_" + mark

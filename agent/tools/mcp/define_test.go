@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"gateway/agent/llm"
 	"gateway/agent/tool"
 )
 
@@ -233,7 +234,7 @@ func FuzzNames(f *testing.F) {
 	f.Add("a", "b", "resources", "x y", "x.y")
 	f.Add("a", "a_"+"1", strings.Repeat("1_", 40), strings.Repeat("1_", 41), "")
 	f.Fuzz(func(t *testing.T, one, other, x, y, z string) {
-		if !serverName.MatchString(one) || !serverName.MatchString(other) || one == other {
+		if one == "" || other == "" || one == other || llm.PlainName(one+other) != one+other {
 			return
 		}
 		seen := make(map[string]string)

@@ -27,12 +27,12 @@ import (
 	"net/url"
 	"os/exec"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"gateway/agent/llm"
 	"gateway/agent/tool"
 	"gateway/bus"
 )
@@ -240,12 +240,10 @@ func (c *Client) Secrets() (list []string) {
 	return list
 }
 
-var serverName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
-
 // Check returns an error if the configuration of the server is not valid.
 func (s Server) Check() error {
 	switch {
-	case len(s.Name) > 32 || !serverName.MatchString(s.Name):
+	case s.Name == "" || len(s.Name) > 32 || s.Name != llm.PlainName(s.Name):
 		return fmt.Errorf(`mcp: %q: want a name of at most 32 letters, digits, "_" or "-"`, s.Name)
 	case (len(s.Command) == 0) == (s.URL == ""):
 		return fmt.Errorf("mcp: %s: want either a command or a URL", s.Name)
