@@ -178,7 +178,7 @@ func (s *Shell) endedEarly(ctx context.Context, p *process) (tool.Result, error)
 	s.background.remove(p)
 	newOutput := p.newOutput()
 	if isSandboxFailure(p.outcome, p.err, newOutput) {
-		if broken := s.testSandbox(ctx); broken != nil {
+		if broken := s.opts.Doubt(ctx); broken != nil {
 			return tool.Result{}, broken
 		}
 	}

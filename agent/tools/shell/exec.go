@@ -60,7 +60,7 @@ func (s *Shell) exec(ctx context.Context, c tool.Call, a execArgs) (tool.Result,
 	outcome, err := cmd.Outcome()
 	// A command that was ended says nothing about the sandbox.
 	if limited.Err() == nil && isSandboxFailure(outcome, err, out.String()) {
-		if broken := s.testSandbox(ctx); broken != nil {
+		if broken := s.opts.Doubt(ctx); broken != nil {
 			return tool.Result{}, broken
 		}
 	}
@@ -85,14 +85,6 @@ func (s *Shell) exec(ctx context.Context, c tool.Call, a execArgs) (tool.Result,
 // supervisor reported an error or ended without a report, or bwrap itself printed an error.
 func isSandboxFailure(o sandbox.Outcome, err error, output string) bool {
 	return err != nil || o.Err != "" || o.Exit == 1 && strings.HasPrefix(output, "bwrap: ")
-}
-
-// testSandbox tests whether the sandbox works. If it does not, doubt returns the reason.
-func (s *Shell) testSandbox(ctx context.Context) error {
-	if s.opts.Doubt == nil {
-		return nil
-	}
-	return s.opts.Doubt(ctx)
 }
 
 // ended returns, for the model, the reason why the outcome of a command is unknown.

@@ -99,6 +99,9 @@ type limiter func(context.Context, time.Duration) (context.Context, context.Canc
 func New(o Options) *Shell {
 	o.MaxTimeout = cmp.Or(o.MaxTimeout, 10*time.Minute)
 	o.Limits.CPU = cmp.Or(o.Limits.CPU, time.Hour)
+	if o.Doubt == nil {
+		o.Doubt = func(context.Context) error { return nil }
+	}
 	s := &Shell{opts: o, earlyWait: earlyEnd, wait: roomTime, limit: context.WithTimeout,
 		background: processes{byID: make(map[string]*process)},
 		writable:   append(writable{o.Workspace}, o.ReadWrite...)}

@@ -244,18 +244,9 @@ func (f filter) bytes() ([]byte, error) {
 	return b, nil
 }
 
-// load puts the calling thread under rules, permanently. It returns the file from which the
-// supervisor reads the system calls that wait for it.
-func load(rules map[uintptr][]bpf.Instruction) (listener int, err error) {
-	// WAIT_KILLABLE_RECV, since Linux 5.19, prevents that a signal interrupts a system call that
-	// the supervisor is answering.
-	const flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER |
-		unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
-	return loadFilter(rules, flags)
-}
-
-// loadFilter puts the calling thread under rules and returns the kernel's result.
-func loadFilter(rules map[uintptr][]bpf.Instruction, flags uintptr) (int, error) {
+// load puts the calling thread under rules, permanently, and returns the kernel's result: with
+// NEW_LISTENER, the file from which the supervisor reads the system calls that wait for it.
+func load(rules map[uintptr][]bpf.Instruction, flags uintptr) (int, error) {
 	raw, err := assemble(rules)
 	if err != nil {
 		return -1, err

@@ -132,7 +132,10 @@ func (j *job) confine(tmp string) (listener int, err error) {
 			f.protect = append(f.protect, group)
 		}
 	}
-	return load(f.rules())
+	// WAIT_KILLABLE_RECV, since Linux 5.19, prevents that a signal interrupts a system call that
+	// the supervisor is answering.
+	return load(f.rules(), unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|
+		unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
 }
 
 // dropCapabilities drops all capabilities of the calling thread. The processes that it starts can't

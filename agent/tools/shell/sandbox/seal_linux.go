@@ -20,7 +20,7 @@ func Seal() error {
 		return fmt.Errorf("sandbox: seal: no new privileges: %w", err)
 	}
 	// TSYNC restricts all threads or none. The kernel returns the ID of a thread that prevents it.
-	switch n, err := loadFilter(sealed(unix.Getpid()), unix.SECCOMP_FILTER_FLAG_TSYNC); {
+	switch n, err := load(sealed(unix.Getpid()), unix.SECCOMP_FILTER_FLAG_TSYNC); {
 	case err != nil:
 		return fmt.Errorf("sandbox: seal: %w", err)
 	case n != 0:

@@ -101,34 +101,31 @@ func threadsOf(uid int) (n int64) {
 // start. undo removes them. The other limits take longer to exceed and are set later. Between the
 // two calls the supervisor must not write to files.
 func (w *watch) limitSelf() (undo func()) {
-	size := limitSelf(unix.RLIMIT_FSIZE, w.rlimits, w.open)
-	files := limitSelf(unix.RLIMIT_NOFILE, w.rlimits, w.open)
+	before := make(map[int]syscall.Rlimit)
+	for _, resource := range []int{unix.RLIMIT_FSIZE, unix.RLIMIT_NOFILE} {
+		limit, ok := w.rlimits[resource]
+		var old syscall.Rlimit
+		if !ok || syscall.Getrlimit(resource, &old) != nil {
+			continue
+		}
+		before[resource] = old
+		if resource == unix.RLIMIT_NOFILE {
+			limit.Cur = max(limit.Cur, uint64(w.open+ownFiles))
+		}
+		// unix.Setrlimit would not do: package syscall gives children the limit of open files from
+		// before the runtime raised it, unless its own Setrlimit was called.
+		lent := syscall.Rlimit{Cur: min(old.Max, limit.Cur), Max: old.Max}
+		_ = syscall.Setrlimit(resource, &lent) // limit sets it again
+	}
 	return func() {
-		size()
-		files()
+		for resource, old := range before {
+			_ = syscall.Setrlimit(resource, &old) // raising it again is always allowed
+		}
 	}
 }
 
 // ownFiles is how many files the supervisor may need to open to start a command.
 const ownFiles = 16
-
-func limitSelf(resource int, rlimits map[int]unix.Rlimit, open int) (undo func()) {
-	limit, ok := rlimits[resource]
-	var old syscall.Rlimit
-	if !ok || syscall.Getrlimit(resource, &old) != nil {
-		return func() {}
-	}
-	if resource == unix.RLIMIT_NOFILE {
-		limit.Cur = max(limit.Cur, uint64(open+ownFiles))
-	}
-	// unix.Setrlimit would not do: package syscall gives children the limit of open files from
-	// before the runtime raised it, unless its own Setrlimit was called.
-	lent := syscall.Rlimit{Cur: min(old.Max, limit.Cur), Max: old.Max}
-	_ = syscall.Setrlimit(resource, &lent) // limit sets it again
-	return func() {
-		_ = syscall.Setrlimit(resource, &old) // raising it again is always allowed
-	}
-}
 
 // limit sets the limits of a process. Processes that it has started before do not get them; look
 // sets theirs.
