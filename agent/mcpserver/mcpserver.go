@@ -128,7 +128,7 @@ func (s schemas) check(next sdk.MethodHandler) sdk.MethodHandler {
 		if !ok || s[call.Params.Name] == nil {
 			return next(ctx, method, req)
 		}
-		args, err := tool.CheckArguments(s[call.Params.Name], string(call.Params.Arguments))
+		args, err := tool.CheckArguments(s[call.Params.Name], nil, string(call.Params.Arguments))
 		if err != nil {
 			r := &sdk.CallToolResult{}
 			r.SetError(err)

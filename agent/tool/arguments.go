@@ -22,13 +22,8 @@ const maxSuggestLen = 100
 
 // CheckArguments returns the arguments that a model wrote for a tool, as an object that
 // fits the tool's schema. It corrects mistakes that can be corrected without guessing. The
-// error tells the model what is wrong.
-func CheckArguments(schema *jsonschema.Resolved, written string) (json.RawMessage, error) {
-	return checkArguments(schema, nil, written)
-}
-
-// checkArguments is [CheckArguments] for a tool with aliases of arguments.
-func checkArguments(
+// error tells the model what is wrong. aliases are as in [Tool].
+func CheckArguments(
 	schema *jsonschema.Resolved, aliases map[string]string, written string,
 ) (json.RawMessage, error) {
 	args, err := readObject(schema.Schema(), written)

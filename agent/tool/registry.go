@@ -208,7 +208,7 @@ func (r *Registry) Arguments(name, written string) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	args, err := checkArguments(schema, e.tool.Aliases, written)
+	args, err := CheckArguments(schema, e.tool.Aliases, written)
 	if err != nil && e.rare != "" { // the model may not have seen the schema
 		err = fmt.Errorf("%w\nArguments of %s: %s", err, name, e.tool.Schema)
 	}
