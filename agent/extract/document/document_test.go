@@ -453,3 +453,29 @@ func TestDeclaredEncoding(t *testing.T) {
 		}
 	}
 }
+
+func TestDecode(t *testing.T) {
+	for _, tt := range []struct{ body, contentType, want string }{
+		{"\xcf\xf0\xe8", "text/html; charset=windows-1251", "При"},
+		{"\x82\xa0", "text/html; charset=Shift_JIS", "あ"},
+		{"\xef\xbb\xbfa", "", "a"},
+		{"\xff\xfea\x00", "text/plain", "a"},
+		{strings.Repeat(" ", 2000) + "ä", "text/html", strings.Repeat(" ", 2000) + "ä"},
+		{"\xe4", "text/html", "ä"},
+		{strings.Repeat("ä", 1000) + "\xff", "", strings.Repeat("ä", 1000) + "\ufffd"},
+		{"ä", "text/html; charset=no-such", "ä"},
+		{"a\xe4", "text/plain; charset=utf-8", "a\ufffd"},
+		{"<?xml version='1.0' encoding='windows-1251'?>\n<p>\xcf\xf0\xe8", "text/xml",
+			"<?xml version='1.0' encoding='windows-1251'?>\n<p>При"},
+		{"<?xml version=\"1.0\" encoding=\"utf-16\"?><p>\xe4", "text/xml",
+			"<?xml version=\"1.0\" encoding=\"utf-16\"?><p>ä"},
+		{"<?xml version='1.0' encoding='windows-1251'?>При", "text/xml",
+			"<?xml version='1.0' encoding='windows-1251'?>При"},
+		{"<meta charset=iso-2022-jp>\x1b$B$\"\x1b(B", "text/html", "<meta charset=iso-2022-jp>あ"},
+		{"<meta charset=iso-2022-jp>あ", "text/html", "<meta charset=iso-2022-jp>あ"},
+	} {
+		if got := Decode([]byte(tt.body), tt.contentType); got != tt.want {
+			t.Errorf("Decode(%q, %s) = %q, want %q", tt.body, tt.contentType, got, tt.want)
+		}
+	}
+}

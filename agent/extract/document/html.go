@@ -3,10 +3,8 @@ package document
 import (
 	"errors"
 	"strings"
-	"unicode/utf8"
 
 	"golang.org/x/net/html"
-	"golang.org/x/net/html/charset"
 )
 
 // html reads an HTML file.
@@ -14,13 +12,6 @@ func (f *file) html() error {
 	page, ok := decode(f.raw)
 	if !ok {
 		return ErrUnsupported
-	}
-	if !utf8.Valid(f.raw) && !hasUTF16Mark(f.raw) && XMLEncoding(f.raw) == nil {
-		// The page says in its head which encoding it has. Without that it is Windows-1252.
-		encoding, _, _ := charset.DetermineEncoding(f.raw, "")
-		if declared, err := encoding.NewDecoder().Bytes(f.raw); err == nil {
-			page = string(declared)
-		}
 	}
 	return f.page(page)
 }

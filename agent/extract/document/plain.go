@@ -8,8 +8,6 @@ import (
 
 	"golang.org/x/net/html/charset"
 	"golang.org/x/text/encoding"
-	"golang.org/x/text/encoding/charmap"
-	"golang.org/x/text/encoding/unicode"
 )
 
 // plain reads plain text.
@@ -43,33 +41,40 @@ func WholeRunes(raw []byte) []byte {
 
 // decode returns raw as UTF-8. It returns false if raw is not text.
 func decode(raw []byte) (string, bool) {
-	raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
-	switch {
-	case hasUTF16Mark(raw):
-		text, err := unicode.UTF16(unicode.LittleEndian, unicode.UseBOM).NewDecoder().Bytes(raw)
-		return string(text), err == nil
-	case isBinary(raw):
+	if !hasUTF16Mark(raw) && isBinary(raw) {
 		return "", false
-	case utf8.Valid(raw):
-		return string(raw), true
 	}
-	if declared := XMLEncoding(raw); declared != nil {
-		text, err := declared.NewDecoder().Bytes(raw)
-		return string(text), err == nil
+	return Decode(raw, ""), true
+}
+
+// Decode returns text as UTF-8. The encoding comes from a Content-Type header, a byte order mark, a
+// meta element or an XML declaration. If neither of the first two is there, valid UTF-8 is taken as
+// UTF-8, unless the text declares ISO-2022-JP, whose characters are escape sequences in ASCII. Text
+// without any of these is in Windows-1252, a superset of Latin-1.
+func Decode(raw []byte, contentType string) string {
+	enc, name, certain := charset.DetermineEncoding(raw, contentType)
+	escaped := name == "iso-2022-jp" && bytes.IndexByte(raw, 0x1b) >= 0
+	if !certain && !escaped && utf8.Valid(raw) {
+		return strings.TrimPrefix(string(raw), "\ufeff")
 	}
-	// Most text that claims to be Latin-1 is in Windows-1252, a superset of it.
-	text, err := charmap.Windows1252.NewDecoder().Bytes(raw)
-	return string(text), err == nil
+	if declared := declaredEncoding(raw); declared != nil && !certain {
+		enc = declared
+	}
+	text, err := enc.NewDecoder().Bytes(raw)
+	if err != nil {
+		text = raw
+	}
+	return strings.TrimPrefix(strings.ToValidUTF8(string(text), "\ufffd"), "\ufeff")
 }
 
 // xmlEncoding matches an XML declaration that names an encoding.
 var xmlEncoding = regexp.MustCompile(
 	`^\s*<\?xml\s[^>]*?encoding\s*=\s*["']([A-Za-z][A-Za-z0-9._-]*)["']`)
 
-// XMLEncoding returns the encoding that the XML declaration at the beginning of raw names. It
+// declaredEncoding returns the encoding that the XML declaration at the beginning of raw names. It
 // returns nil if there is none, or if the encoding is not known or is one of several bytes per
 // character, in which the declaration could not be read.
-func XMLEncoding(raw []byte) encoding.Encoding {
+func declaredEncoding(raw []byte) encoding.Encoding {
 	m := xmlEncoding.FindSubmatch(raw[:min(len(raw), 1024)])
 	if m == nil {
 		return nil

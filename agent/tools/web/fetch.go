@@ -184,7 +184,7 @@ func (f *fetcher) result(
 	case p.isHTML() && !a.Raw:
 		title, text, err = f.markdown(ctx, c, p)
 	default:
-		text = decode(p.body, p.declared)
+		text = document.Decode(p.body, p.declared)
 	}
 	if err != nil {
 		return tool.Result{Foreign: r.Foreign}, err // the error is about what the page has

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	readability "codeberg.org/readeck/go-readability/v2"
 	"github.com/JohannesKaufmann/html-to-markdown/v2/converter"
@@ -17,7 +16,6 @@ import (
 	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/strikethrough"
 	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/table"
 	"golang.org/x/net/html"
-	"golang.org/x/net/html/charset"
 
 	"gateway/agent/extract/document"
 )
@@ -32,25 +30,6 @@ const (
 	parseTime   = 3 * time.Second
 	unhurried   = 64 << 10 // bytes that the parser reads without a time limit
 )
-
-// decode returns a body as UTF-8. The encoding comes from the header, a byte order mark, a meta
-// element or an XML declaration. If neither of the first two is there, valid UTF-8 is taken as
-// UTF-8, unless the page declares ISO-2022-JP, whose characters are escape sequences in ASCII.
-func decode(body []byte, contentType string) string {
-	enc, name, certain := charset.DetermineEncoding(body, contentType)
-	escaped := name == "iso-2022-jp" && bytes.IndexByte(body, 0x1b) >= 0
-	if !certain && !escaped && utf8.Valid(body) {
-		return strings.TrimPrefix(string(body), "\ufeff")
-	}
-	if declared := document.XMLEncoding(body); declared != nil && !certain {
-		enc = declared
-	}
-	text, err := enc.NewDecoder().Bytes(body)
-	if err != nil {
-		return strings.ToValidUTF8(string(body), "\ufffd")
-	}
-	return strings.TrimPrefix(string(text), "\ufeff")
-}
 
 // KindPage is the kind under which an [extract.Extractor] runs [Page].
 const KindPage = "page"
@@ -72,7 +51,7 @@ func Page(args json.RawMessage, body []byte) (text []byte, title string, err err
 	if err != nil {
 		return nil, "", errors.New("its address is not valid")
 	}
-	title, md, err := markdown(decode(body, a.Declared), at)
+	title, md, err := markdown(document.Decode(body, a.Declared), at)
 	return []byte(strings.ToValidUTF8(md[:min(len(md), maxMarkdown)], "")), title, err
 }
 

@@ -14,6 +14,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 	"golang.org/x/net/html/charset"
+
+	"gateway/agent/extract/document"
 )
 
 var update = flag.Bool("update", false, "write what the tests got into testdata")
@@ -49,7 +51,7 @@ func TestGolden(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			title, text, err := markdown(decode(body, "text/html"),
+			title, text, err := markdown(document.Decode(body, "text/html"),
 				parseURL(t, string(a.Files[0].Data)))
 			if err != nil {
 				t.Fatal(err)
@@ -148,31 +150,6 @@ func TestLimited(t *testing.T) {
 	}
 }
 
-func TestDecode(t *testing.T) {
-	for _, tt := range []struct{ body, contentType, want string }{
-		{"\xcf\xf0\xe8", "text/html; charset=windows-1251", "При"},
-		{"\x82\xa0", "text/html; charset=Shift_JIS", "あ"},
-		{"\xef\xbb\xbfa", "", "a"},
-		{"\xff\xfea\x00", "text/plain", "a"},
-		{strings.Repeat(" ", 2000) + "ä", "text/html", strings.Repeat(" ", 2000) + "ä"},
-		{"\xe4", "text/html", "ä"},
-		{"ä", "text/html; charset=no-such", "ä"},
-		{"a\xe4", "text/plain; charset=utf-8", "a\ufffd"},
-		{"<?xml version='1.0' encoding='windows-1251'?>\n<p>\xcf\xf0\xe8", "text/xml",
-			"<?xml version='1.0' encoding='windows-1251'?>\n<p>При"},
-		{"<?xml version=\"1.0\" encoding=\"utf-16\"?><p>\xe4", "text/xml",
-			"<?xml version=\"1.0\" encoding=\"utf-16\"?><p>ä"},
-		{"<?xml version='1.0' encoding='windows-1251'?>При", "text/xml",
-			"<?xml version='1.0' encoding='windows-1251'?>При"},
-		{"<meta charset=iso-2022-jp>\x1b$B$\"\x1b(B", "text/html", "<meta charset=iso-2022-jp>あ"},
-		{"<meta charset=iso-2022-jp>あ", "text/html", "<meta charset=iso-2022-jp>あ"},
-	} {
-		if got := decode([]byte(tt.body), tt.contentType); got != tt.want {
-			t.Errorf("decode(%q, %s) = %q, want %q", tt.body, tt.contentType, got, tt.want)
-		}
-	}
-}
-
 func TestClean(t *testing.T) {
 	for in, want := range map[string]string{
 		"a\nb\t c\r\nd":         "a b c d",
@@ -208,7 +185,7 @@ func FuzzMarkdown(f *testing.F) {
 	f.Add(`<p><b><i><a href=//x><pre><ul><li><blockquote>`)
 	at := parseURL(f, "https://a.example/b")
 	f.Fuzz(func(t *testing.T, page string) {
-		title, text, err := markdown(decode([]byte(page), "text/html"), at)
+		title, text, err := markdown(document.Decode([]byte(page), "text/html"), at)
 		if err != nil {
 			return
 		}
@@ -220,7 +197,7 @@ func FuzzMarkdown(f *testing.F) {
 			t.Errorf("%d bytes of page give %d bytes of text", len(page), len(text))
 		}
 		hidden := "<script>S3CR3T1</script><div hidden>S3CR3T2</div><!--S3CR3T3-->"
-		_, text, err = markdown(hidden+decode([]byte(page), "text/html"), at)
+		_, text, err = markdown(hidden+document.Decode([]byte(page), "text/html"), at)
 		if err == nil && strings.Contains(text, "S3CR3T") {
 			t.Errorf("hidden text is in %q", text)
 		}
