@@ -60,17 +60,15 @@ const plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.
 // plainWords returns the words of a command line that needs no shell, or nil. When in doubt, it
 // returns nil.
 func plainWords(command string) []string {
-	if strings.Trim(command, plain+" \t") != "" || strings.IndexFunc(command, notPlain) >= 0 {
+	if strings.Trim(command, plain+" \t") != "" {
 		return nil
 	}
-	words := strings.FieldsFunc(command, func(r rune) bool { return r == ' ' || r == '\t' })
+	words := strings.Fields(command)
 	if len(words) == 0 || strings.Contains(words[0], "=") || shellWord(words[0]) {
 		return nil
 	}
 	return words
 }
-
-func notPlain(r rune) bool { return r != ' ' && r != '\t' && !strings.ContainsRune(plain, r) }
 
 // shellWords are the built-in commands and reserved words of sh, and of bash, because sh may be
 // bash. Many are also programs, but these behave a little differently.
