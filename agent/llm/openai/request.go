@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"net"
 	"path"
 	"slices"
 	"strings"
@@ -275,24 +276,11 @@ func (p outgoing) size() (n int64) {
 	return n
 }
 
-// reader returns a reader of all pieces.
-func (p outgoing) reader() io.Reader { return &outgoingReader{slices.Clone(p)} }
-
-type outgoingReader struct{ rest outgoing }
-
-// Read copies several pieces into b, so that one system call sends them.
-func (r *outgoingReader) Read(b []byte) (n int, err error) {
-	for n < len(b) && len(r.rest) > 0 {
-		k := copy(b[n:], r.rest[0])
-		n += k
-		if r.rest[0] = r.rest[0][k:]; len(r.rest[0]) == 0 {
-			r.rest = r.rest[1:]
-		}
-	}
-	if n == 0 && len(r.rest) == 0 {
-		return 0, io.EOF
-	}
-	return n, nil
+// reader returns a reader of all pieces. It reads several at once, so that one system call sends
+// them.
+func (p outgoing) reader() io.Reader {
+	pieces := slices.Clone(net.Buffers(p))
+	return &pieces
 }
 
 // message returns msg in the form for a request. If it changes the id of a tool call, it stores the
