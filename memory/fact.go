@@ -156,7 +156,7 @@ func (s *ScopedStore) Pin(tx *store.Tx, key string, pinned bool) (bool, error) {
 		return false, err
 	}
 	n, err := tx.Exec("UPDATE memory_facts SET pinned = $1 WHERE scope = $2 AND folded = $3",
-		number01(pinned), st.number, foldKey(key))
+		pinned, st.number, foldKey(key))
 	return n == 1, s.scope.wrap("pin fact of", err)
 }
 

@@ -53,7 +53,7 @@ func (t factTable) put(tx *store.Tx, old *storedFact, f Fact) error {
 		return err
 	}
 	args := []any{t.number, foldKey(f.Key), f.Key, f.Value, f.Category, string(tags), f.Importance,
-		number01(f.Pinned), f.Created.UnixMilli(), f.Used.UnixMilli()}
+		f.Pinned, f.Created.UnixMilli(), f.Used.UnixMilli()}
 	next := storedFact{Fact: f}
 	if old == nil {
 		err = tx.QueryRow(`INSERT INTO memory_facts (scope, folded, key, value, category, tags,
@@ -148,11 +148,4 @@ func scanFact(scan func(...any) error) (f storedFact, err error) {
 	}
 	f.Created, f.Used = time.UnixMilli(created), time.UnixMilli(used)
 	return f, err
-}
-
-func number01(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }

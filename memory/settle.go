@@ -22,7 +22,7 @@ type detached struct {
 // target, or deletes them if target is "".
 func detach(tx *store.Tx, of state, target Scope) error {
 	_, err := tx.Exec("INSERT INTO memory_rests (scope, target, dreamed) VALUES ($1, $2, $3)",
-		of.number, string(target), number01(of.dreamed >= of.last))
+		of.number, string(target), of.dreamed >= of.last)
 	if err == nil {
 		_, err = tx.Exec("DELETE FROM memory_scopes WHERE id = $1", of.number)
 	}

@@ -70,13 +70,13 @@ type Runner struct {
 	CountUntil time.Time
 
 	tasks  Store
-	wake   chan struct{}
+	wake   bus.Signal
 	panics atomic.Int64
 }
 
 // NewRunner initialises r and returns it.
 func NewRunner(r *Runner) *Runner {
-	r.wake = make(chan struct{}, 1)
+	r.wake = bus.NewSignal()
 	return r
 }
 
@@ -85,12 +85,7 @@ func NewRunner(r *Runner) *Runner {
 func (r *Runner) Add(tx *store.Tx, t Task) error { return r.tasks.Put(tx, t, r.Now()) }
 
 // Wake makes the Runner check for due tasks.
-func (r *Runner) Wake() {
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
-}
+func (r *Runner) Wake() { r.wake.Ring() }
 
 // Panics returns the number of tasks that have panicked.
 func (r *Runner) Panics() int64 { return r.panics.Load() }

@@ -28,13 +28,11 @@ const runColumns = "r.id, r.job, r.due_ms, r.state, r.attempts, r.try_ms, r.late
 func runFields() (into []any, made func() Run) {
 	var r Run
 	var due, try, started, ended int64
-	var late, missed int
-	into = []any{&r.ID, &r.Job, &due, &r.State, &r.Attempts, &try, &late, &missed, &started, &ended,
-		&r.Said, &r.Error}
+	into = []any{&r.ID, &r.Job, &due, &r.State, &r.Attempts, &try, &r.Late, &r.missed, &started,
+		&ended, &r.Said, &r.Error}
 	return into, func() Run {
 		r.Due, r.Retry = fromMillis(due), fromMillis(try)
 		r.Started, r.Ended = fromMillis(started), fromMillis(ended)
-		r.Late, r.missed = late != 0, missed != 0
 		return r
 	}
 }
@@ -105,7 +103,7 @@ func endRun(
 	err := tx.QueryRow(`UPDATE runs SET state = $2, said = $3, error = $4, try_ms = 0, ended_ms = $5,
 			tainted = $6, rights = $7
 		WHERE id = $1 AND state IN ('waiting', 'running') RETURNING job`,
-		run, string(as), said.Text, reason, toMillis(now), boolToInt(said.Foreign),
+		run, string(as), said.Text, reason, toMillis(now), said.Foreign,
 		string(said.Rights)).Scan(&job)
 	if err != nil {
 		return store.Wrap(store.Optional(err), "schedule: end run %d", run)

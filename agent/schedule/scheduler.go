@@ -68,7 +68,7 @@ type Scheduler struct {
 	db       *store.DB
 	inbox    *bus.Inbox
 	opts     Options
-	wake     chan struct{}
+	wake     bus.Signal
 	lastSeen atomic.Int64 // time of the last check, Unix milliseconds
 
 	// Used by Run only:
@@ -90,16 +90,11 @@ func New(db *store.DB, inbox *bus.Inbox, opts *Options) *Scheduler {
 		o.Halted = func(store.Queryer) (bool, error) { return false, nil }
 	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	return &Scheduler{Store: o.Store, db: db, inbox: inbox, opts: o, wake: make(chan struct{}, 1)}
+	return &Scheduler{Store: o.Store, db: db, inbox: inbox, opts: o, wake: bus.NewSignal()}
 }
 
 // Wake makes the scheduler check at once. Call it after a commit that has changed jobs.
-func (s *Scheduler) Wake() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
+func (s *Scheduler) Wake() { s.wake.Ring() }
 
 // LastSeen returns the time of the scheduler's last check for due jobs, or zero before the first
 // check. The scheduler checks every two seconds.
@@ -193,9 +188,8 @@ func (s *Scheduler) replan(ctx context.Context, now time.Time) error {
 		return fmt.Errorf("schedule: plan anew: %w", err)
 	}
 	for after := int64(0); ; {
-		list, err := jobs(s.db.Read(ctx), "SELECT "+jobColumns+` FROM jobs j
-			WHERE j.state = 'active' AND j.next_ms > $1 AND j.id > $2 ORDER BY j.id LIMIT 256`,
-			toMillis(now), after)
+		list, err := jobs(s.db.Read(ctx), `j.state = 'active' AND j.next_ms > $1 AND j.id > $2
+			ORDER BY j.id LIMIT 256`, toMillis(now), after)
 		if err != nil {
 			return err
 		}
@@ -275,8 +269,7 @@ func (s *Scheduler) updateHeartbeats(ctx context.Context, now time.Time) error {
 // startJobs creates runs of the jobs that are due.
 func (s *Scheduler) startJobs(ctx context.Context, now time.Time) error {
 	for {
-		due, err := jobs(s.db.Read(ctx), "SELECT "+jobColumns+` FROM jobs j
-			WHERE j.state = 'active' AND j.next_ms > 0 AND j.next_ms <= $1
+		due, err := jobs(s.db.Read(ctx), `j.state = 'active' AND j.next_ms > 0 AND j.next_ms <= $1
 			ORDER BY j.next_ms LIMIT 256`, toMillis(now))
 		if err != nil || len(due) == 0 {
 			return err
@@ -365,8 +358,7 @@ func (s *Scheduler) start(ctx context.Context, do func(*store.Tx) ([]startedRun,
 func (s *Scheduler) claim(
 	tx *store.Tx, id int64, wanted bool, now time.Time,
 ) ([]startedRun, error) {
-	list, err := jobs(tx, "SELECT "+jobColumns+` FROM jobs j
-		WHERE j.id = $1 AND j.state = 'active' AND j.next_ms > 0 AND j.next_ms <= $2`,
+	list, err := jobs(tx, `j.id = $1 AND j.state = 'active' AND j.next_ms > 0 AND j.next_ms <= $2`,
 		id, toMillis(now))
 	if err != nil || len(list) == 0 {
 		return nil, err
@@ -435,7 +427,7 @@ func insertRun(tx *store.Tx, r *Run, now time.Time) (bool, error) {
 	}
 	err := tx.QueryRow(`INSERT INTO runs (job, due_ms, state, late, missed, ended_ms, error)
 		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (job, due_ms) DO NOTHING RETURNING id`,
-		r.Job, toMillis(r.Due), string(r.State), boolToInt(r.Late), boolToInt(r.missed), ended,
+		r.Job, toMillis(r.Due), string(r.State), r.Late, r.missed, ended,
 		r.Error).Scan(&r.ID)
 	return err == nil, store.Optional(err)
 }
@@ -472,7 +464,7 @@ func (s *Scheduler) put(
 ) ([]startedRun, error) {
 	r.Attempts++
 	if _, err := tx.Exec("UPDATE runs SET attempts = $2, try_ms = 0, late = $3 WHERE id = $1", r.ID,
-		r.Attempts, boolToInt(r.Late)); err != nil {
+		r.Attempts, r.Late); err != nil {
 		return nil, err
 	}
 	m, err := message(tx, j, r, role, now)

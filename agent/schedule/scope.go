@@ -78,8 +78,7 @@ func (s Store) MoveScope(tx *store.Tx, from, to memory.Scope) error {
 // Jobs of direct chats get that person's memory. A heartbeat is deleted, because it is about the
 // memory of the first person, who gets another one elsewhere.
 func MoveSender(tx *store.Tx, account, sender string, from, to int64) error {
-	list, err := jobs(tx, "SELECT "+jobColumns+
-		" FROM jobs j WHERE j.person = $1 AND j.account = $2 ORDER BY j.id", from, account)
+	list, err := jobs(tx, "j.person = $1 AND j.account = $2 ORDER BY j.id", from, account)
 	for i := 0; i < len(list) && err == nil; i++ {
 		j := &list[i]
 		if !j.Group {
@@ -167,8 +166,7 @@ func (s Store) SetHeartbeat(
 		When:  When{every: every, anchor: now.UnixMilli(), loc: time.UTC},
 		State: Active, Created: now}
 	j.Next, _ = j.When.Next(now) // an interval always has a next time
-	list, err := jobs(tx, "SELECT "+jobColumns+
-		" FROM jobs j WHERE j.scope = $1 AND j.kind = 'heartbeat'", string(b.Scope))
+	list, err := jobs(tx, "j.scope = $1 AND j.kind = 'heartbeat'", string(b.Scope))
 	if err != nil {
 		return err
 	}
@@ -192,7 +190,7 @@ func (s Store) SetHeartbeat(
 		_, err = tx.Exec(`UPDATE jobs SET rule = $2, account = $3, chat = $4, thread = $5,
 			sender = $6, person = $7, role = $8, in_group = $9, title = $10, next_ms = $11
 			WHERE id = $1`, old.ID, rule, j.To.Account, j.To.Chat, j.To.Thread, string(sender),
-			j.Person, string(j.Role), boolToInt(j.Group), j.Title, toMillis(j.Next))
+			j.Person, string(j.Role), j.Group, j.Title, toMillis(j.Next))
 	}
 	return store.Wrap(err, "schedule: heartbeat of %s", b.Scope)
 }

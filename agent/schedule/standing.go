@@ -35,8 +35,7 @@ func (s *Scheduler) readmit(ctx context.Context, now time.Time) error {
 	}
 	s.tried = now
 	for after := int64(0); ; {
-		list, err := jobs(s.db.Read(ctx), "SELECT "+jobColumns+` FROM jobs j
-			WHERE j.shut_out = 1 AND j.id > $1 ORDER BY j.id LIMIT 256`, after)
+		list, err := jobs(s.db.Read(ctx), `j.shut_out = 1 AND j.id > $1 ORDER BY j.id LIMIT 256`, after)
 		if err != nil {
 			return err
 		}

@@ -123,17 +123,9 @@ func insertJob(tx *store.Tx, j *Job) error {
 			person, role, in_group, title, scope, own, state, why, next_ms, created_ms)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, '', $16, $17)
 		RETURNING id`, j.Name, string(j.Kind), j.Text, rule, j.To.Account, j.To.Chat, j.To.Thread,
-		string(sender), j.Person, string(j.Role), boolToInt(j.Group), j.Title, string(j.Scope),
-		boolToInt(j.OwnSession), string(j.State), toMillis(j.Next), toMillis(j.Created)).Scan(&j.ID)
+		string(sender), j.Person, string(j.Role), j.Group, j.Title, string(j.Scope),
+		j.OwnSession, string(j.State), toMillis(j.Next), toMillis(j.Created)).Scan(&j.ID)
 	return store.Wrap(err, "schedule: add job")
-}
-
-// boolToInt converts a bool for the database.
-func boolToInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // toMillis converts a time for the database: Unix milliseconds, 0 for the zero time.
@@ -157,8 +149,7 @@ const jobColumns = "j.id, j.name, j.kind, j.text, j.rule, j.account, j.chat, j.t
 
 // Find returns a job, or [ErrNone].
 func Find(q store.Queryer, id int64) (Job, error) {
-	list, err := jobs(q, "SELECT "+jobColumns+
-		" FROM jobs j WHERE j.id = $1 AND j.state <> 'removed'", id)
+	list, err := jobs(q, "j.id = $1 AND j.state <> 'removed'", id)
 	if err == nil && len(list) == 0 {
 		err = ErrNone
 	}
@@ -177,36 +168,35 @@ type Filter struct {
 
 // List returns jobs ordered by their next time; those without one come last.
 func List(q store.Queryer, f Filter) ([]Job, error) {
-	return jobs(q, "SELECT "+jobColumns+` FROM jobs j
-		WHERE j.kind <> 'heartbeat' AND ($1 = '' OR j.scope = $1)
+	return jobs(q, `j.kind <> 'heartbeat' AND ($1 = '' OR j.scope = $1)
 			AND (j.state IN ('active', 'paused') OR $2 = 1 AND j.state = 'ended')
-		ORDER BY j.state, j.next_ms, j.id`, string(f.Scope), boolToInt(f.Over))
+		ORDER BY j.state, j.next_ms, j.id`, string(f.Scope), f.Over)
 }
 
-func jobs(q store.Queryer, query string, args ...any) ([]Job, error) {
+// jobs returns the jobs j for which a condition holds. The condition may end with an order and a
+// limit.
+func jobs(q store.Queryer, condition string, args ...any) ([]Job, error) {
 	zones := make(zoneCache)
 	return store.Collect(q, "schedule: read jobs", func(scan store.Scan, j *Job) (err error) {
 		*j, err = scanJob(scan, zones)
 		return err
-	}, query, args...)
+	}, "SELECT "+jobColumns+" FROM jobs j WHERE "+condition, args...)
 }
 
 // scanJob reads a row with jobColumns and additional columns.
 func scanJob(scan func(...any) error, zones zoneCache, more ...any) (j Job, err error) {
 	var rule string
 	var sender []byte
-	var group, own int
 	var next, created int64
 	err = scan(append([]any{&j.ID, &j.Name, &j.Kind, &j.Text, &rule, &j.To.Account, &j.To.Chat,
-		&j.To.Thread, &sender, &j.Person, &j.Role, &group, &j.Title, &j.Scope, &own, &j.State,
-		&j.PauseReason, &next, &created}, more...)...)
+		&j.To.Thread, &sender, &j.Person, &j.Role, &j.Group, &j.Title, &j.Scope, &j.OwnSession,
+		&j.State, &j.PauseReason, &next, &created}, more...)...)
 	if err != nil {
 		return j, err
 	}
 	if err := json.Unmarshal(sender, &j.Sender); err != nil {
 		return j, err
 	}
-	j.Group, j.OwnSession = group != 0, own != 0
 	j.Next, j.Created = fromMillis(next), fromMillis(created)
 	// A stored time may be unreadable because its zone no longer exists. Such a job has no
 	// times and is paused when it is due. It must not prevent reading the others.
@@ -246,7 +236,7 @@ func (s Store) Change(tx *store.Tx, j *Job, now time.Time) error {
 	}
 	_, err = tx.Exec(`UPDATE jobs SET name = $2, kind = $3, text = $4, rule = $5, own = $6,
 		state = $7, next_ms = $8, role = $9 WHERE id = $1`, j.ID, j.Name, string(j.Kind), j.Text,
-		rule, boolToInt(j.OwnSession), string(j.State), toMillis(j.Next), string(j.Role))
+		rule, j.OwnSession, string(j.State), toMillis(j.Next), string(j.Role))
 	return store.Wrap(err, "schedule: change job %d", j.ID)
 }
 
