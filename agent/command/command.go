@@ -157,10 +157,10 @@ type Request struct {
 var errAnswered = errors.New("the command is answered already")
 
 // Commit runs fn in the transaction that stores fn's reply and marks the message as answered. fn
-// may run more than once and must change nothing but the database. Other effects come after Commit,
-// if it returns no error.
+// may run more than once and must change nothing but the database. The functions in after have all
+// other effects. Commit calls them in order, once the transaction is committed.
 func (r *Request) Commit(
-	ctx context.Context, fn func(tx *store.Tx) (Reply, error),
+	ctx context.Context, fn func(tx *store.Tx) (Reply, error), after ...func(),
 ) (reply Reply, err error) {
 	err = r.deps.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 		ok, err := r.deps.Inbox.Answer(tx, r.Seq)
@@ -180,6 +180,9 @@ func (r *Request) Commit(
 		return Reply{}, err
 	}
 	r.committed = true
+	for _, effect := range after {
+		effect()
+	}
 	return reply, nil
 }
 

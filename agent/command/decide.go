@@ -90,7 +90,7 @@ func (d decisions) decide(
 		return Reply{Text: fmt.Sprintf("Which one? Send `/%s CODE`.", r.Name)}, nil
 	}
 	var decided session.Key
-	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
+	return r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
 		// The transaction may run again.
 		decided = session.Key{}
 		q, reply, err := d.open(tx, kind, code)
@@ -105,11 +105,11 @@ func (d decisions) decide(
 			decided, _, err = session.Named(tx, q.Session)
 		}
 		return reply, err
+	}, func() {
+		if !decided.IsZero() {
+			d.Sessions.Decided(decided)
+		}
 	})
-	if err == nil && !decided.IsZero() {
-		d.Sessions.Decided(decided)
-	}
-	return reply, err
 }
 
 // open returns the open question of the given kind and code, or the reply if there is none.

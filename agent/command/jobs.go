@@ -104,45 +104,35 @@ func (j jobs) change(ctx context.Context, r *Request) (Reply, error) {
 	if err != nil {
 		return Reply{Text: sayJobs}, nil
 	}
-	changed := false
-	reply, err := r.Commit(ctx, func(tx *store.Tx) (reply Reply, err error) {
-		reply, changed, err = j.changeIn(tx, r, fields[0], id)
-		return reply, err
-	})
-	if err == nil && changed {
-		j.Jobs.Wake()
-	}
-	return reply, err
+	return r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
+		return j.changeIn(tx, r, fields[0], id)
+	}, j.Jobs.Wake)
 }
 
-// changeIn shows or changes the job with the given id. It reports whether the job has changed. Jobs
-// of other scopes and heartbeats count as missing, so that the numbers give nothing away.
-func (j jobs) changeIn(
-	tx *store.Tx, r *Request, action string, id int64,
-) (reply Reply, changed bool, err error) {
+// changeIn shows or changes the job with the given id. Jobs of other scopes and heartbeats count as
+// missing, so that the numbers give nothing away.
+func (j jobs) changeIn(tx *store.Tx, r *Request, action string, id int64) (Reply, error) {
 	m := r.Message
 	job, err := schedule.Find(tx, id)
 	switch {
 	case errors.Is(err, schedule.ErrNone),
 		err == nil && (job.Scope != r.scope() || job.Kind == schedule.Heartbeat):
-		reply.Text = fmt.Sprintf("There is no job %d here; `/jobs` lists them.", id)
-		return reply, false, nil
+		return Reply{Text: fmt.Sprintf("There is no job %d here; `/jobs` lists them.", id)}, nil
 	case err != nil:
-		return reply, false, err
+		return Reply{}, err
 	case action == "show":
-		reply, err = j.show(tx, &job)
-		return reply, false, err
+		return j.show(tx, &job)
 	case !job.MayChange(m.From, m.Sender, m.Person, m.Role):
-		return Reply{Text: fmt.Sprintf(sayOthersJob, id)}, false, nil
+		return Reply{Text: fmt.Sprintf(sayOthersJob, id)}, nil
 	}
 	err = j.alter(tx, action, id)
 	if errors.Is(err, schedule.ErrNoNextRun) || errors.Is(err, schedule.ErrRunning) {
-		return Reply{Text: fmt.Sprintf("Job %d: %v.", id, err)}, false, nil
+		return Reply{Text: fmt.Sprintf("Job %d: %v.", id, err)}, nil
 	}
-	if err == nil {
-		reply, err = j.altered(tx, action, &job)
+	if err != nil {
+		return Reply{}, err
 	}
-	return reply, true, err
+	return j.altered(tx, action, &job)
 }
 
 // alter pauses, resumes, runs or removes a job.
@@ -221,7 +211,7 @@ func (j jobs) remind(ctx context.Context, r *Request) (Reply, error) {
 	if what == "" {
 		return Reply{Text: "What should I remind you of? " + sayRemind}, nil
 	}
-	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
+	return r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
 		job := schedule.Job{Kind: schedule.Reminder, Text: what, When: when, To: m.From,
 			Sender: m.Sender, Person: m.Person, Role: m.Role, Group: m.Group, Title: m.ChatTitle,
 			Scope: r.scope()}
@@ -236,11 +226,7 @@ func (j jobs) remind(ctx context.Context, r *Request) (Reply, error) {
 		// Of the buttons, only the one to remove the reminder is of use at once.
 		return Reply{Text: fmt.Sprintf("I will remind you %s: %s\n\nThat is job %d.", first,
 			plaintext.Cut(what, maxEcho), job.ID), Buttons: jobButtons(&job)[1:]}, err
-	})
-	if err == nil {
-		j.Jobs.Wake()
-	}
-	return reply, err
+	}, j.Jobs.Wake)
 }
 
 // timezone answers /timezone [NAME].

@@ -28,7 +28,7 @@ func (k knowledge) later(
 	// The task fills in the text.
 	out := r.answer(Reply{})
 	task := background.Task{Work: w, State: []byte(state), Notice: &out}
-	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
+	return r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
 		// A task has one answer: a second one would take the place of the first.
 		awaited, err := background.Store{}.IsAwaited(tx, w)
 		if err != nil || awaited {
@@ -40,11 +40,7 @@ func (k knowledge) later(
 			}
 		}
 		return Reply{}, background.Store{}.Put(tx, task, k.Now())
-	})
-	if err == nil {
-		k.Background.Wake()
-	}
-	return reply, err
+	}, k.Background.Wake)
 }
 
 const sayAwaited = "Somebody has asked for that just now, and gets the answer."
@@ -232,12 +228,7 @@ func (k knowledge) forget(ctx context.Context, r *Request) (Reply, error) {
 			"forgotten, just tell me."}, nil
 	}
 	erasure := k.Sessions.Forget(bus.Received{Seq: r.Seq, Message: r.Message})
-	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
+	return r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
 		return Reply{}, erasure.Erase(tx, r.answer(Reply{Text: sayForgotten}))
-	})
-	if err == nil {
-		erasure.Cancel()
-		k.Background.Wake()
-	}
-	return reply, err
+	}, erasure.Cancel, k.Background.Wake)
 }

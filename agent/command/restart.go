@@ -44,16 +44,12 @@ func (d decisions) restart(ctx context.Context, r *Request) (Reply, error) {
 	if why := d.Restart.Check(); why != "" {
 		return Reply{Text: why + " I go on as I am."}, nil
 	}
-	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
+	return r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
 		if err := r.audit(tx, "restarted", ""); err != nil {
 			return Reply{}, err
 		}
 		return Reply{Text: sayRestarting}, askRestart(tx, r.Message.From, d.Now())
-	})
-	if err == nil {
-		d.Restart.Begin()
-	}
-	return reply, err
+	}, d.Restart.Begin)
 }
 
 // TellRestarted tells the people who asked for a restart that the gateway is back.

@@ -68,14 +68,10 @@ func (c conversation) stop(ctx context.Context, r *Request) (Reply, error) {
 		extent, say = Own, sayStoppedOwn
 	}
 	stop := c.Sessions.Stop(r.Message, extent)
-	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
+	return r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
 		stopped, err := stop.End(tx)
 		return stopped.reply(r, say(&stopped)), err
-	})
-	if err == nil {
-		stop.Cancel()
-	}
-	return reply, err
+	}, stop.Cancel)
 }
 
 // sayStopped is the reply to a user, who may end all that belongs to the conversation.
@@ -117,7 +113,7 @@ func sayStoppedOwn(s *Stopped) string {
 // Background work is not part of the conversation and continues.
 func (c conversation) reset(ctx context.Context, r *Request) (Reply, error) {
 	stop := c.Sessions.Stop(r.Message, Foreground)
-	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
+	return r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
 		stopped, err := stop.End(tx)
 		if err == nil {
 			// This must come before Reset, which moves the beginning of the prompt behind the
@@ -133,12 +129,7 @@ func (c conversation) reset(ctx context.Context, r *Request) (Reply, error) {
 				background.Count(stopped.Discarded, "waiting message"))
 		}
 		return stopped.reply(r, say), err
-	})
-	if err == nil {
-		stop.Cancel()
-		c.Background.Wake()
-	}
-	return reply, err
+	}, stop.Cancel, c.Background.Wake)
 }
 
 // queueHelp explains the queue modes.
@@ -175,13 +166,9 @@ func (c conversation) queue(ctx context.Context, r *Request) (Reply, error) {
 func (c conversation) choose(
 	ctx context.Context, r *Request, what session.Choice, value, say string,
 ) (Reply, error) {
-	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
+	return r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
 		return Reply{Text: say}, session.SetChoice(tx, r.Session, what, value, c.Now())
-	})
-	if err == nil {
-		c.Sessions.Choose(r.Session, what, value)
-	}
-	return reply, err
+	}, func() { c.Sessions.Choose(r.Session, what, value) })
 }
 
 // usage answers /usage. The limits of the day concern everybody, so only admins see their amounts.
