@@ -61,21 +61,17 @@ the settings of this shell.`,
 
 // printChannels prints a table of the accounts. For people it also prints what to do.
 func printChannels(cmd *cobra.Command, rows [][]any) error {
-	asJSON, err := cmd.Flags().GetBool("json")
-	if err != nil {
-		return err
-	}
 	var advice []string
 	for _, row := range rows {
 		state := fmt.Sprint(row[len(row)-1])
 		// A state can have a second sentence, which says what to do. It is too long for a cell.
-		if short, remedy, ok := strings.Cut(state, ". "); ok && !asJSON {
+		if short, remedy, ok := strings.Cut(state, ". "); ok && !wantsJSON(cmd) {
 			row[len(row)-1] = short
 			advice = append(advice, fmt.Sprintf("%s: %s", row[0], display.Lines(remedy)))
 		}
 	}
 	columns := []string{"ACCOUNT", "TYPE", "LAST MESSAGE", "TO SEND", "GIVEN UP", "SINCE", "STATE"}
-	err = table{columns, rows, "No channel is configured."}.print(cmd)
+	err := table{columns, rows, "No channel is configured."}.print(cmd)
 	if err == nil && advice != nil {
 		cmd.Println("\nWhat to do:\n" + strings.Join(advice, "\n"))
 	}

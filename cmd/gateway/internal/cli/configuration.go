@@ -115,7 +115,7 @@ func warnOfReaders(cmd *cobra.Command, e *config.Explanation) error {
 // configShow returns the command that prints the settings. They are those that a gateway would have
 // with the file and the variables of this shell. A running gateway may have others.
 func configShow(load app.Loader) *cobra.Command {
-	var all, asJSON bool
+	var all bool
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Print the configuration in effect, with the origin of each value",
@@ -128,14 +128,14 @@ TOML. A comment after each value says where it comes from. The command hides sec
 				return err
 			}
 			e := cfg.Explain()
-			if !asJSON {
+			if !wantsJSON(cmd) {
 				cmd.Print(e.TOML(all))
 				return nil
 			}
-			return printJSON(cmd.OutOrStdout(), e.Tables)
+			return printJSON(cmd, e.Tables)
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "also print values that are the default")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, with the defaults")
+	cmd.Flags().Bool("json", false, "print JSON, with the defaults")
 	return cmd
 }

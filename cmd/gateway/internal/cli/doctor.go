@@ -24,8 +24,8 @@ import (
 // doctorCommand returns the command that looks for problems. found finds the running gateway also
 // with mistakes in the configuration. all has the credentials for an examination by this process.
 func doctorCommand(found, all app.Loader) *cobra.Command {
-	var offline, asJSON bool
-	cmd := &cobra.Command{
+	var offline bool
+	cmd := withJSONFlag(&cobra.Command{
 		Use:   "doctor",
 		Short: "Find problems of the gateway, and say how to solve them",
 		Long: `Find problems of the gateway, and say how to solve them. The command examines the
@@ -41,11 +41,10 @@ Otherwise the command examines the settings of this shell.`,
 			if err != nil {
 				return err
 			}
-			return printFindings(cmd, list, asJSON)
+			return printFindings(cmd, list)
 		},
-	}
+	})
 	cmd.Flags().BoolVar(&offline, "offline", false, "use no network: leave channels and models out")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
@@ -75,15 +74,15 @@ func examine(
 
 // printFindings prints the findings, first the problems with their remedies. It returns an error if
 // there are problems, so that scripts can use the exit code.
-func printFindings(cmd *cobra.Command, list []doctor.Finding, asJSON bool) error {
+func printFindings(cmd *cobra.Command, list []doctor.Finding) error {
 	failed := doctor.CountBad(list)
 	all := list
 	// The first finding may say where the settings are from. It is no check.
 	if list[0].ID == "settings" {
 		list = list[1:]
 	}
-	if asJSON {
-		if err := printJSON(cmd.OutOrStdout(), all); err != nil {
+	if wantsJSON(cmd) {
+		if err := printJSON(cmd, all); err != nil {
 			return err
 		}
 	} else {
@@ -100,13 +99,13 @@ func printFindings(cmd *cobra.Command, list []doctor.Finding, asJSON bool) error
 				cmd.Printf("%s: %s\n", f.What, display.Lines(f.Text))
 			}
 		}
+		if failed == 0 {
+			cmd.Println("All is well.")
+		}
 	}
 	if failed > 0 {
 		return fmt.Errorf("%s found, %s passed", plural(failed, "problem"),
 			plural(len(list)-failed, "check"))
-	}
-	if !asJSON {
-		cmd.Println("All is well.")
 	}
 	return nil
 }
@@ -119,20 +118,11 @@ func plural(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// printJSON prints v as indented JSON. Characters such as < stay as they are, because the output is
-// not for HTML.
-func printJSON(out io.Writer, v any) error {
-	enc := json.NewEncoder(out)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
-
 // securityCommand returns the command that checks for unsafe conditions. Its loaders are those of
 // doctorCommand.
 func securityCommand(found, all app.Loader) *cobra.Command {
-	var fix, asJSON, list bool
-	cmd := &cobra.Command{
+	var fix, list bool
+	cmd := withJSONFlag(&cobra.Command{
 		Use:   "security",
 		Short: "Find security problems, and say how to solve them",
 		Long: `Find security problems, and say how to solve them. Each rule has an id that never
@@ -144,13 +134,13 @@ the settings of this shell.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if list {
-				return printRules(cmd, asJSON)
+				return printRules(cmd)
 			}
 			done, err := inspect(cmd, found, all, fix)
 			if err != nil {
 				return err
 			}
-			if err := printProblems(cmd, done.Problems, asJSON); err != nil {
+			if err := printProblems(cmd, done.Problems); err != nil {
 				return err
 			}
 			// The problems are printed even if the audit or a correction has failed.
@@ -162,9 +152,8 @@ the settings of this shell.`,
 			}
 			return nil
 		},
-	}
+	})
 	cmd.Flags().BoolVar(&fix, "fix", false, "correct the modes of files")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&list, "list", false, "print all rules without checking anything")
 	return cmd
 }
@@ -200,10 +189,10 @@ func inspect(cmd *cobra.Command, found, all app.Loader, fix bool) (done app.Corr
 	return done, nil
 }
 
-func printRules(cmd *cobra.Command, asJSON bool) error {
+func printRules(cmd *cobra.Command) error {
 	rules := doctor.Rules()
-	if asJSON {
-		return printJSON(cmd.OutOrStdout(), rules)
+	if wantsJSON(cmd) {
+		return printJSON(cmd, rules)
 	}
 	var rows [][]any
 	for _, r := range rules {
@@ -218,9 +207,9 @@ func printRules(cmd *cobra.Command, asJSON bool) error {
 
 // printProblems prints the problems of an audit. JSON has an empty list if there are none, never
 // null.
-func printProblems(cmd *cobra.Command, problems []doctor.Problem, asJSON bool) error {
-	if asJSON {
-		return printJSON(cmd.OutOrStdout(), append([]doctor.Problem{}, problems...))
+func printProblems(cmd *cobra.Command, problems []doctor.Problem) error {
+	if wantsJSON(cmd) {
+		return printJSON(cmd, append([]doctor.Problem{}, problems...))
 	}
 	for _, p := range problems {
 		cmd.Printf("%s %s: %s: %s\n", p.ID, p.Severity, p.Title, display.Lines(p.Text))

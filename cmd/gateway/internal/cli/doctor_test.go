@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -23,9 +24,12 @@ func TestPrintFindings(t *testing.T) {
 		true:  `"id": "settings"`,
 	} {
 		var out bytes.Buffer
-		cmd := &cobra.Command{}
+		cmd := withJSONFlag(&cobra.Command{})
 		cmd.SetOut(&out)
-		err := printFindings(cmd, list, asJSON)
+		cmd.SetArgs([]string{fmt.Sprintf("--json=%t", asJSON)})
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return printFindings(cmd, list) }
+		err := cmd.Execute()
 		if err == nil || err.Error() != "1 problem found, 1 check passed" {
 			t.Errorf("as JSON %t: the error is %v", asJSON, err)
 		}

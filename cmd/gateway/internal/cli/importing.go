@@ -29,9 +29,9 @@ import (
 
 // An importing has the options of one run of gateway import.
 type importing struct {
-	dry, asJSON bool
-	scope       string
-	chosen      []string // in the form PLATFORM=ACCOUNT or KEY=ACCOUNT/CHAT
+	dry    bool
+	scope  string
+	chosen []string // in the form PLATFORM=ACCOUNT or KEY=ACCOUNT/CHAT
 }
 
 func importCommand(load app.Loader) *cobra.Command {
@@ -44,7 +44,7 @@ func importCommand(load app.Loader) *cobra.Command {
 // shell, because the gateway must not run.
 func importKindCommand(load app.Loader, kind importer.Kind) *cobra.Command {
 	var i importing
-	cmd := withConfig(load, &cobra.Command{
+	cmd := withJSONFlag(withConfig(load, &cobra.Command{
 		Use:   string(kind) + " DIR",
 		Short: "Import the home of an agent of " + string(kind),
 		Long: `Import the documents, memory, conversations and jobs of another agent. The command adds
@@ -64,9 +64,8 @@ One person or group gets the personal data: the owner, unless --scope names anot
 			return err
 		}
 		return errors.Join(i.run(cmd, cfg, source), source.Close())
-	})
+	}))
 	cmd.Flags().BoolVar(&i.dry, "dry-run", false, "print what the import would do, and change nothing")
-	cmd.Flags().BoolVar(&i.asJSON, "json", false, "print JSON")
 	cmd.Flags().StringVar(&i.scope, "scope", "",
 		"number of the person, or scope, that gets the personal data (default the owner)")
 	cmd.Flags().StringArrayVar(&i.chosen, "as", nil,
@@ -278,9 +277,8 @@ func (i importing) report(cmd *cobra.Command, items []importer.Item) error {
 			failed++
 		}
 	}
-	if i.asJSON {
-		err := printJSON(cmd.OutOrStdout(), map[string]any{"dry_run": i.dry, "items": items})
-		if err != nil {
+	if wantsJSON(cmd) {
+		if err := printJSON(cmd, map[string]any{"dry_run": i.dry, "items": items}); err != nil {
 			return err
 		}
 	} else if err := i.printItems(cmd, items); err != nil {

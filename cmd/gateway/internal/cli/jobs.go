@@ -168,7 +168,7 @@ func (n *newJob) add(tx *store.Tx, cfg *config.Config, now time.Time) (*schedule
 	// By default a task runs in a session of its own, and a reminder in the conversation.
 	j := &schedule.Job{Kind: schedule.Task, OwnSession: true, Name: n.name, Text: n.text,
 		To: last.From, Sender: last.Sender, Person: last.Person, Role: last.Role, Group: last.Group,
-		Title: last.ChatTitle, Scope: jobScope(last)}
+		Title: last.ChatTitle, Scope: memory.ScopeOf(last)}
 	if n.reminder {
 		j.Kind, j.OwnSession = schedule.Reminder, false
 	}
@@ -188,14 +188,6 @@ func (n *newJob) add(tx *store.Tx, cfg *config.Config, now time.Time) (*schedule
 		err = app.NewUsageError(err)
 	}
 	return j, err
-}
-
-// jobScope returns the scope of a job that the sender of m sets up.
-func jobScope(m bus.InboundMessage) memory.Scope {
-	if !m.Group && m.Person != 0 {
-		return memory.OfPerson(m.Person)
-	}
-	return memory.OfChat(m.From)
 }
 
 // speaker returns the newest message in the conversation. The job gets its person, role and

@@ -90,13 +90,13 @@ func outboxShowCommand(load app.Loader) *cobra.Command {
 
 // printDelivery prints all details of a message.
 func printDelivery(cmd *cobra.Command, d *bus.Delivery) error {
-	if asJSON, err := cmd.Flags().GetBool("json"); err != nil || asJSON {
+	if wantsJSON(cmd) {
 		// A message without parts was not split yet: it will have at least one.
-		return errors.Join(err, printJSON(cmd.OutOrStdout(), map[string]any{
+		return printJSON(cmd, map[string]any{
 			"id": d.ID, "state": d.State, "to": d.Message.To.String(), "created": d.Created.UTC(),
 			"tries": d.Attempts, "parts": max(len(d.Parts), 1), "sent": d.IDs,
 			"error": d.Error, "text": textOf(d.Message),
-		}))
+		})
 	}
 	cmd.Printf("Message %d to %s: %s\n", d.ID, d.Message.To, d.State)
 	cmd.Printf("Created: %s\nFailed tries: %d\nParts: %d, of which %d are sent\n",

@@ -69,8 +69,7 @@ func listPeople(cmd *cobra.Command, d data, _ []string) error {
 	}
 	columns := []string{"PERSON", "NAME", "ACCOUNT", "ID", "ROLE"}
 	err = table{columns, rows, "Nobody was approved yet, and nobody waits for it."}.print(cmd)
-	// The command has this flag, so GetBool returns no error.
-	if asJSON, _ := cmd.Flags().GetBool("json"); err != nil || asJSON {
+	if err != nil || wantsJSON(cmd) {
 		return err
 	}
 	for i, p := range pending {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -33,10 +34,25 @@ type (
 	dollars   float64
 )
 
-// withJSONFlag adds the flag --json to a command that prints a table.
+// withJSONFlag adds the flag --json to a command.
 func withJSONFlag(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().Bool("json", false, "print JSON")
 	return cmd
+}
+
+// wantsJSON reports whether a command was called with --json.
+func wantsJSON(cmd *cobra.Command) bool {
+	given, err := cmd.Flags().GetBool("json")
+	return err == nil && given // an error says that the command has no such flag
+}
+
+// printJSON prints v as indented JSON. Characters such as < stay as they are, because the output is
+// not for HTML.
+func printJSON(cmd *cobra.Command, v any) error {
+	enc := json.NewEncoder(cmd.OutOrStdout())
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
 }
 
 // listCommand returns a command that prints a table. rows returns its rows.
@@ -54,9 +70,8 @@ func listCommand(
 
 // print prints the table, or its JSON with --json.
 func (t table) print(cmd *cobra.Command) error {
-	// A command without this flag prints tables for people only.
-	if asJSON := cmd.Flags().Lookup("json"); asJSON != nil && asJSON.Value.String() == "true" {
-		return t.printJSON(cmd.OutOrStdout())
+	if wantsJSON(cmd) {
+		return printJSON(cmd, t.objects())
 	}
 	if len(t.rows) == 0 {
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), t.empty)
@@ -74,8 +89,8 @@ func (t table) print(cmd *cobra.Command) error {
 	return err
 }
 
-// printJSON prints the rows as a JSON list of objects. Without rows the list is empty, never null.
-func (t table) printJSON(out io.Writer) error {
+// objects returns the rows for JSON. Without rows the list is empty, never null.
+func (t table) objects() []map[string]any {
 	list := make([]map[string]any, 0, len(t.rows))
 	for _, row := range t.rows {
 		object := make(map[string]any, len(row))
@@ -85,7 +100,7 @@ func (t table) printJSON(out io.Writer) error {
 		}
 		list = append(list, object)
 	}
-	return printJSON(out, list)
+	return list
 }
 
 // cellText returns a cell as people see it.
