@@ -36,7 +36,7 @@ type Rule struct {
 	Remedy   string   `json:"remedy"`
 	Fixable  bool     `json:"fixable"` // --fix can correct it
 
-	find func(*auditor) []violation
+	find func(*auditor)
 }
 
 // A Problem is one violation of a rule.
@@ -46,13 +46,6 @@ type Problem struct {
 	Fixed string `json:"fixed,omitempty"` // what Fix did
 
 	path string // file whose mode Fix corrects; "": none
-}
-
-// A violation is one case in which the condition of a rule holds.
-type violation struct {
-	text     string
-	path     string   // file with the wrong mode; "": none
-	severity Severity // if lower than the severity of the rule
 }
 
 // An AuditCase describes the gateway to audit.
@@ -65,7 +58,7 @@ type AuditCase struct {
 	Root   bool // the gateway runs as root outside a container
 }
 
-// An auditor contains the data that rules check.
+// An auditor contains the data that rules check, and the problems that they have found.
 type auditor struct {
 	AuditCase
 	cfg     *config.Config
@@ -73,6 +66,9 @@ type auditor struct {
 	owned   bool             // an owner exists
 	skills  map[string]string
 	moves   []gate.Move // groups that have another id now
+
+	rule     Rule // the present one
+	problems []Problem
 }
 
 // Audit checks all rules and returns the problems in the order of the rules.
@@ -81,17 +77,29 @@ func Audit(ctx context.Context, s AuditCase) ([]Problem, error) {
 	if err := a.load(ctx); err != nil {
 		return nil, fmt.Errorf("doctor: audit: %w", err)
 	}
-	var list []Problem
 	for _, r := range Rules() {
-		for _, h := range r.find(a) {
-			p := Problem{Rule: r, Text: h.text, path: h.path}
-			if h.severity != "" {
-				p.Severity = h.severity
-			}
-			list = append(list, p)
-		}
+		a.rule = r
+		r.find(a)
 	}
-	return list, nil
+	return a.problems, nil
+}
+
+// add adds a problem of the present rule.
+func (a *auditor) add(text string) { a.addAs(a.rule.Severity, text, "") }
+
+// addIf adds a problem if a condition holds.
+func (a *auditor) addIf(unsafe bool, text string) {
+	if unsafe {
+		a.add(text)
+	}
+}
+
+// addAs adds a problem of the present rule with a severity. path is the file whose mode Fix
+// corrects, or "".
+func (a *auditor) addAs(s Severity, text, path string) {
+	p := Problem{Rule: a.rule, Text: text, path: path}
+	p.Severity = s
+	a.problems = append(a.problems, p)
 }
 
 // load reads the data that rules check. There may be no database yet. Without one, only the
@@ -163,40 +171,30 @@ func CountUnfixed(list []Problem, s Severity) (n int) {
 	return n
 }
 
-// open returns a hit if others have access to a file.
-func (a *auditor) open(file string) []violation {
-	if file == "" {
-		return nil
+// checkFiles adds a problem for each file to which others have access.
+func (a *auditor) checkFiles(files ...string) {
+	for _, file := range files {
+		mode, exposed := exposed(file, a.cfg.Gateway.Home)
+		text := fmt.Sprintf("%s has mode %04o", file, mode)
+		switch {
+		// exposed returns 0 if others have no access, or there is no such file.
+		case mode == 0:
+		case exposed:
+			a.addAs(a.rule.Severity, text, file)
+		default:
+			a.addAs(Low, text+"; only that of the data directory protects it", file)
+		}
 	}
-	mode, exposed := exposed(file, a.cfg.Gateway.Home)
-	switch {
-	// exposed returns 0 if others have no access.
-	case mode == 0:
-		return nil
-	case exposed:
-		return []violation{{text: fmt.Sprintf("%s has mode %04o", file, mode), path: file}}
-	}
-	text := fmt.Sprintf("%s has mode %04o; only that of the data directory protects it", file, mode)
-	return []violation{{text: text, path: file, severity: Low}}
 }
 
-// openConfig returns a hit if others can change the configuration file, or read secrets in it.
-func (a *auditor) openConfig() []violation {
+// checkConfig adds a problem if others can change the configuration file, or read secrets in it.
+func (a *auditor) checkConfig() {
 	info, err := os.Stat(a.File)
 	// Whoever can change the configuration decides which programs run, so that counts even without
 	// secrets in it.
-	if err != nil || info.Mode().Perm()&0o022 == 0 && !a.literal() {
-		return nil
+	if err == nil && (info.Mode().Perm()&0o022 != 0 || a.literal()) {
+		a.checkFiles(a.File)
 	}
-	return a.open(a.File)
-}
-
-// opens calls open for each file.
-func (a *auditor) opens(files ...string) (list []violation) {
-	for _, f := range files {
-		list = append(list, a.open(f)...)
-	}
-	return list
 }
 
 // backups returns the files in the data directory that look like backups.
