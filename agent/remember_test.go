@@ -73,7 +73,7 @@ func TestFirstContact(t *testing.T) {
 				t.Errorf("prompt %d asks for a style: %v, want %v", i, got, want)
 			}
 		}
-		doc := w.deps.Documents.In(memory.OfPerson(5)).Doc(document.User)
+		doc := w.deps.Documents.Doc(memory.OfPerson(5), document.User)
 		if doc.Hash != "" {
 			t.Errorf("USER.md says %q, though nobody wrote it", doc.Text)
 		}

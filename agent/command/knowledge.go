@@ -113,7 +113,7 @@ func (k knowledge) documents(s memory.Scope) string {
 	}
 	var b strings.Builder
 	for _, name := range []string{document.User, document.Memory, document.Soul} {
-		doc := k.Documents.In(s).Doc(name)
+		doc := k.Documents.Doc(s, name)
 		if text := doc.Prompt(); text != "" {
 			fmt.Fprintf(&b, "**%s**\n\n%s\n\n", name, plaintext.Cut(text, maxShown))
 		}

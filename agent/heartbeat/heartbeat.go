@@ -32,7 +32,7 @@ func Text(docs *document.Documents, s memory.Scope) string {
 	if docs == nil {
 		return ""
 	}
-	text := docs.In(s).Doc(document.Heartbeat).Text
+	text := docs.Doc(s, document.Heartbeat).Text
 	if len(text) > maxText {
 		text = checked.ReplaceAllString(text, "")
 	}

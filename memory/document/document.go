@@ -93,10 +93,8 @@ type Documents struct {
 // New returns the documents in the folder shared, and those in scopes, which has one
 // folder per scope. Either may be nil, and then has no documents.
 func New(shared, scopes *os.Root, o *Options) *Documents {
-	d := &Documents{shared: shared, scopes: scopes, known: make(map[key]cached)}
-	if o != nil {
-		d.opts = *o
-	}
+	d := &Documents{shared: shared, scopes: scopes, known: make(map[key]cached),
+		opts: *cmp.Or(o, new(Options))}
 	d.opts.Logger = cmp.Or(d.opts.Logger, slog.New(slog.DiscardHandler))
 	if d.opts.Now == nil {
 		d.opts.Now = time.Now
@@ -130,21 +128,12 @@ func (d Doc) Prompt() string {
 // Shared returns a document that all scopes share.
 func (d *Documents) Shared(name string) Doc { return d.doc(key{"", name}, always) }
 
-// In returns the documents of a scope. The scope "" has no documents.
-func (d *Documents) In(s memory.Scope) Space { return Space{d, s} }
-
-// A Space gives access to the documents of one scope.
-type Space struct {
-	documents *Documents
-	scope     memory.Scope
-}
-
-// Doc returns a document of the scope.
-func (s Space) Doc(name string) Doc {
-	if s.scope == "" {
+// Doc returns a document of a scope. The scope "" has no documents.
+func (d *Documents) Doc(s memory.Scope, name string) Doc {
+	if s == "" {
 		return Doc{Name: name}
 	}
-	return s.documents.doc(key{s.scope, name}, always)
+	return d.doc(key{s, name}, always)
 }
 
 // hashOf returns the hash of a document's content.

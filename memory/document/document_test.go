@@ -93,13 +93,13 @@ func TestRead(t *testing.T) {
 			if got := f.Shared(User); got != tt.want {
 				t.Errorf("shared: %+v\nwant %+v", got, tt.want)
 			}
-			if got := f.In(ann).Doc(User); got != tt.want {
+			if got := f.Doc(ann, User); got != tt.want {
 				t.Errorf("of a scope: %+v\nwant %+v", got, tt.want)
 			}
 		})
 	}
-	for _, doc := range []Doc{f.Shared(Soul), f.In(ann).Doc(Soul), f.In("").Doc(User),
-		f.In("person-2").Doc(User), New(nil, nil, nil).Shared(User)} {
+	for _, doc := range []Doc{f.Shared(Soul), f.Doc(ann, Soul), f.Doc("", User),
+		f.Doc("person-2", User), New(nil, nil, nil).Shared(User)} {
 		if doc.Text+doc.Hash+doc.Problem+doc.Prompt() != "" {
 			t.Errorf("what isn't there is %+v", doc)
 		}
@@ -196,7 +196,7 @@ func TestConcurrent(t *testing.T) {
 					return
 				default:
 				}
-				doc := f.In(ann).Doc(User)
+				doc := f.Doc(ann, User)
 				first, _, _ := strings.Cut(doc.Text, "\n")
 				if doc.Problem != "" || doc.Text+"\n" != strings.Repeat(first+"\n", 400) {
 					t.Errorf("seen is %.40q…, %q", doc.Text, doc.Problem)
@@ -213,7 +213,7 @@ func TestConcurrent(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	if got := f.In(ann).Doc(User).Text; got != strings.TrimSpace(text(299)) {
+	if got := f.Doc(ann, User).Text; got != strings.TrimSpace(text(299)) {
 		t.Errorf("at the end there is %.40q…", got)
 	}
 }
@@ -255,7 +255,7 @@ func TestSave(t *testing.T) {
 	if text, _, err := f.Read(ann, "skills/tea/SKILL.md"); err != nil || text != "boil\n" {
 		t.Errorf("the skill is %q, %v", text, err)
 	}
-	if got := f.In(ann).Doc(Memory).Text; got != "2" {
+	if got := f.Doc(ann, Memory).Text; got != "2" {
 		t.Errorf("there is %q, want what was saved", got)
 	}
 	if err := f.Save("", Soul, "kind\n", ""); err != nil || f.Shared(Soul).Text != "kind" {
@@ -425,7 +425,7 @@ func BenchmarkWarm(b *testing.B) {
 	}
 	b.Run("missing", func(b *testing.B) {
 		for b.Loop() {
-			f.In(ann).Doc(Soul)
+			f.Doc(ann, Soul)
 		}
 	})
 	b.Run("view", func(b *testing.B) {

@@ -41,7 +41,7 @@ func TestReadIrregular(t *testing.T) {
 			if err := errors.Join(os.Mkdir(filepath.Dir(path), 0o700), make()); err != nil {
 				t.Fatal(err)
 			}
-			doc := f.In(ann).Doc(User)
+			doc := f.Doc(ann, User)
 			if doc.Text != "" || doc.Hash != "" ||
 				!strings.HasPrefix(doc.Prompt(), "[USER.md can't be read: ") {
 				t.Errorf("Doc = %+v", doc)

@@ -117,7 +117,7 @@ func TestDefaults(t *testing.T) {
 	if got := f.Shared(Soul); !got.Template || strings.Contains(got.Text, "no flattery") {
 		t.Errorf("the template of an earlier version became %+v", got)
 	}
-	if got := f.In("person-1").Doc(Soul); got.Prompt() != "" {
+	if got := f.Doc("person-1", Soul); got.Prompt() != "" {
 		t.Errorf("a scope without documents has %+v", got)
 	}
 	wantNoTraces(t, f)

@@ -1,7 +1,6 @@
 package version
 
 import (
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,16 +10,10 @@ import (
 
 // diff returns the difference of two states as a unified diff, "" if they are equal.
 func diff(before, after snapshot) (string, error) {
-	names := make(snapshot)
-	maps.Copy(names, before)
-	maps.Copy(names, after)
 	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(names)) {
+	for _, name := range changed(before, after) {
 		old, was := before[name]
 		text, is := after[name]
-		if was == is && old == text {
-			continue
-		}
 		from, to := diffName("a/", name, was), diffName("b/", name, is)
 		// The library only formats. The edits are found as in Merge3.
 		unified, err := udiff.ToUnified(from, to, old, byteEdits(old, text), udiff.DefaultContextLines)

@@ -42,10 +42,7 @@ type Store struct {
 
 // New returns the store of the histories in db, which must have the tables of [Migration].
 func New(db *store.DB, o *Options) *Store {
-	s := &Store{db: db}
-	if o != nil {
-		s.opts = *o
-	}
+	s := &Store{db: db, opts: *cmp.Or(o, new(Options))}
 	s.opts.Logger = cmp.Or(s.opts.Logger, slog.New(slog.DiscardHandler))
 	if s.opts.Now == nil {
 		s.opts.Now = time.Now

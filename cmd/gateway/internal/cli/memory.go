@@ -172,15 +172,14 @@ func (r memoryData) list() ([][]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries, err := os.ReadDir(app.MemoryFolder(r.cfg))
+	folders, err := r.documents.Scopes()
 	if err != nil {
 		return nil, err
 	}
 	// A folder without a row has documents, but no facts and no history.
-	for _, e := range entries {
-		scope, err := memory.ParseScope(e.Name())
+	for _, scope := range folders {
 		known := func(i memory.ScopeInfo) bool { return i.Scope == scope }
-		if err == nil && e.IsDir() && !slices.ContainsFunc(infos, known) {
+		if !slices.ContainsFunc(infos, known) {
 			infos = append(infos, memory.ScopeInfo{Scope: scope})
 		}
 	}

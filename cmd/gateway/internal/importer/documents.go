@@ -135,7 +135,7 @@ func (m documents) untouched(scope memory.Scope, name string) bool {
 	if scope == "" {
 		return m.Documents.Shared(name).Template
 	}
-	return m.Documents.In(scope).Doc(name).Template
+	return m.Documents.Doc(scope, name).Template
 }
 
 // author is the author of the versions that an import writes.

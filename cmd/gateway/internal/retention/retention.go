@@ -89,10 +89,7 @@ type Sweeper struct {
 
 // New returns a Sweeper with rules. A nil o uses the defaults.
 func New(db *store.DB, rules []Rule, o *Options) *Sweeper {
-	s := &Sweeper{db: db, rules: rules}
-	if o != nil {
-		s.opts = *o
-	}
+	s := &Sweeper{db: db, rules: rules, opts: *cmp.Or(o, new(Options))}
 	s.opts.Logger = cmp.Or(s.opts.Logger, slog.New(slog.DiscardHandler))
 	if s.opts.Now == nil {
 		s.opts.Now = time.Now
