@@ -40,14 +40,13 @@ type File struct {
 type folder struct {
 	fs.FS
 	open func(name string) (fs.File, error)
-	link func(name string) (string, error)
 }
 
 // folderOf returns a folder on disk.
 func folderOf(root *os.Root) folder {
-	return folder{root.FS(),
-		func(name string) (fs.File, error) { return openFile(root, filepath.FromSlash(name)) },
-		func(name string) (string, error) { return root.Readlink(filepath.FromSlash(name)) }}
+	return folder{root.FS(), func(name string) (fs.File, error) {
+		return openFile(root, filepath.FromSlash(name))
+	}}
 }
 
 // files returns the files of a skill of [Library.List], in order, and a hash of all their
@@ -64,7 +63,7 @@ func (l *Library) files(s Skill) (files []File, sum string, err error) {
 		if err != nil {
 			return nil, "", err
 		}
-		return survey(folder{FS: sub, open: sub.Open}, "")
+		return survey(folder{sub, sub.Open}, "")
 	}
 	skillsDir, err := l.open(s)
 	if err != nil {
@@ -148,9 +147,9 @@ func (f *File) add(sum hash.Hash, in folder, left *int64) error {
 	fmt.Fprintf(sum, "%d:%s %t %s\n", len(f.Name), f.Name, f.run, f.Irregular)
 	if f.Irregular != "" {
 		target := ""
-		if f.Irregular == "a link" && in.link != nil {
+		if f.Irregular == "a link" {
 			var err error
-			if target, err = in.link(f.Name); err != nil {
+			if target, err = fs.ReadLink(in.FS, f.Name); err != nil {
 				return err
 			}
 		}

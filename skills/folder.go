@@ -312,18 +312,18 @@ func readText(root *os.Root, name string) ([]byte, error) {
 	return data, err
 }
 
-// fill copies the fields of a parsed document to the skill.
+// fill adds what a parsed document says.
 func (b *cachedSkill) fill(d document) {
 	s := &b.skill
-	s.Description, s.Always, s.Manual = d.description, d.always, d.manual
-	s.Requires, s.License, s.Compatibility = d.requires, d.license, d.compatibility
-	s.AllowedTools, s.Remarks, s.Problem = d.tools, d.remarks, d.problem
+	name := d.Name
+	d.Name, d.Folder, d.file = s.Name, s.Folder, s.file
+	*s = d.Skill
 	switch {
-	case d.name == "":
-	case !isShowable(d.name):
+	case name == "":
+	case !isShowable(name):
 		s.Remarks = append(s.Remarks, "its name can't be mentioned, so its folder's name is used")
 	default:
-		s.Name = d.name
+		s.Name = name
 	}
 	switch {
 	case !isShowable(s.Name) && s.Problem == "":

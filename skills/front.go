@@ -51,7 +51,7 @@ func repair(text string) string {
 	})
 }
 
-// readFront parses a front matter, and repairs it if necessary. It sets d.problem if even the
+// readFront parses a front matter, and repairs it if necessary. It sets d.Problem if even the
 // repaired text is not YAML.
 func (d *document) readFront(text string) {
 	root, err := readYAML("\n" + text) // so that line numbers in errors are those of the file
@@ -62,7 +62,7 @@ func (d *document) readFront(text string) {
 			repaired, err2 = readYAML(repair(text))
 		}
 		if err2 != nil {
-			d.problem = "its front matter can't be read: " + plaintext.Line(err.Error(), 200)
+			d.Problem = "its front matter can't be read: " + plaintext.Line(err.Error(), 200)
 			return
 		}
 		d.remark("its front matter is not YAML and was read as it is meant: %s",
@@ -73,27 +73,27 @@ func (d *document) readFront(text string) {
 		return
 	}
 	if root.Kind != yaml.MappingNode {
-		d.problem = "its front matter has no keys with values"
+		d.Problem = "its front matter has no keys with values"
 		return
 	}
 	top := d.fields(root)
-	d.name = plaintext.OneLine(d.text(top, "name"))
-	d.description = plaintext.OneLine(d.text(top, "description"))
-	d.license = plaintext.Line(d.text(top, "license"), maxEntry)
-	d.compatibility = plaintext.Line(d.text(top, "compatibility"), 500)
-	d.tools = plaintext.Line(d.text(top, "allowed-tools"), maxDescription)
-	d.manual = isTrue(top["disable-model-invocation"])
+	d.Name = plaintext.OneLine(d.text(top, "name"))
+	d.Description = plaintext.OneLine(d.text(top, "description"))
+	d.License = plaintext.Line(d.text(top, "license"), maxEntry)
+	d.Compatibility = plaintext.Line(d.text(top, "compatibility"), 500)
+	d.AllowedTools = plaintext.Line(d.text(top, "allowed-tools"), maxDescription)
+	d.Manual = isTrue(top["disable-model-invocation"])
 	d.settings(top)
 	metadata := d.mapping("metadata", top["metadata"])
 	d.settings(metadata)
 	// The preferred name comes last, because a later value replaces an earlier one.
 	for _, key := range slices.Backward(gatewayKeys) {
 		f := d.mapping("metadata."+key, metadata[key])
-		always := d.always
+		always := d.Always
 		d.settings(f)
 		if slices.Contains(clawKeys, key) {
-			if d.always = always; anyTrue(f, alwaysKeys) {
-				d.requires = Requires{OS: d.requires.OS}
+			if d.Always = always; anyTrue(f, alwaysKeys) {
+				d.Requires = Requires{OS: d.Requires.OS}
 			}
 		}
 	}
@@ -112,21 +112,21 @@ func anyTrue(f map[string]*yaml.Node, keys []string) bool {
 func (d *document) settings(f map[string]*yaml.Node) {
 	for _, key := range alwaysKeys {
 		if n := f[key]; n != nil {
-			d.always = isTrue(n)
+			d.Always = isTrue(n)
 		}
 	}
-	d.setTexts(&d.requires.OS, "os", f["os"])
+	d.setTexts(&d.Requires.OS, "os", f["os"])
 	requires := d.mapping("requires", f["requires"])
-	d.setTexts(&d.requires.Bins, "requires.bins", requires["bins"])
+	d.setTexts(&d.Requires.Bins, "requires.bins", requires["bins"])
 	for _, key := range []string{"any_bins", "anyBins"} {
-		d.setTexts(&d.requires.AnyBins, "requires."+key, requires[key])
+		d.setTexts(&d.Requires.AnyBins, "requires."+key, requires[key])
 	}
-	d.setTexts(&d.requires.Env, "requires.env", requires["env"])
-	d.setTexts(&d.requires.OS, "requires.os", requires["os"])
-	d.setTexts(&d.requires.Config, "requires.config", requires["config"])
-	d.setTexts(&d.requires.Skills, "requires.skills", requires["skills"])
-	for i, os := range d.requires.OS {
-		d.requires.OS[i] = system(os)
+	d.setTexts(&d.Requires.Env, "requires.env", requires["env"])
+	d.setTexts(&d.Requires.OS, "requires.os", requires["os"])
+	d.setTexts(&d.Requires.Config, "requires.config", requires["config"])
+	d.setTexts(&d.Requires.Skills, "requires.skills", requires["skills"])
+	for i, os := range d.Requires.OS {
+		d.Requires.OS[i] = system(os)
 	}
 }
 

@@ -26,52 +26,43 @@ const (
 
 // document is a parsed SKILL.md.
 type document struct {
-	name          string // "" if missing
-	description   string
-	always        bool
-	manual        bool
-	requires      Requires
-	license       string
-	compatibility string
-	tools         string
-	body          string // without the front matter
-	remarks       []string
-	problem       string
+	Skill        // what the front matter says; its Name is "" if missing
+	body  string // without the front matter
 }
 
 // parse parses a SKILL.md. It reports mistakes in the document's problem and remarks.
 func parse(data []byte) document {
 	var d document
 	text := d.decode(data)
-	if d.problem != "" {
+	if d.Problem != "" {
 		return d
 	}
 	front, body, ok := d.split(text)
 	d.body = strings.Trim(body, "\n")
 	switch {
-	case d.problem != "":
+	case d.Problem != "":
 		return d
 	case strings.TrimSpace(text) == "":
-		d.problem = "it is empty"
+		d.Problem = "it is empty"
 		return d
 	case !ok:
 		d.remark("it has no front matter, so its first paragraph is the description")
 	case len(front) > maxFront:
-		d.problem = fmt.Sprintf("its front matter is larger than %d KB", maxFront>>10)
+		d.Problem = fmt.Sprintf("its front matter is larger than %d KB", maxFront>>10)
 		return d
 	default:
 		d.readFront(front)
 	}
-	if d.problem == "" && strings.TrimSpace(d.body) == "" {
+	if d.Problem == "" && strings.TrimSpace(d.body) == "" {
 		d.remark("it has no text besides its front matter")
 	}
-	if d.description == "" {
+	if d.Description == "" {
 		d.describe(ok)
 	}
-	if utf8.RuneCountInString(d.description) > maxDescription {
+	if utf8.RuneCountInString(d.Description) > maxDescription {
 		d.remark("its description has more than %d characters and is cut", maxDescription)
 	}
-	d.description = plaintext.Shorten(d.description, maxDescription)
+	d.Description = plaintext.Shorten(d.Description, maxDescription)
 	return d
 }
 
@@ -79,15 +70,15 @@ func parse(data []byte) document {
 func (d *document) remark(format string, args ...any) {
 	const most = 20
 	text := fmt.Sprintf(format, args...)
-	if !slices.Contains(d.remarks, text) && len(d.remarks) < most {
-		d.remarks = append(d.remarks, text)
+	if !slices.Contains(d.Remarks, text) && len(d.Remarks) < most {
+		d.Remarks = append(d.Remarks, text)
 	}
 }
 
 // describe takes the description from the text.
 func (d *document) describe(front bool) {
-	d.description = firstParagraph(d.body)
-	if front && d.problem == "" {
+	d.Description = firstParagraph(d.body)
+	if front && d.Problem == "" {
 		d.remark("it has no description, so its first paragraph is the description")
 	}
 }
@@ -100,10 +91,10 @@ func (d *document) decode(data []byte) string {
 	switch {
 	// These are the byte order marks of UTF-16.
 	case bytes.HasPrefix(data, []byte{0xFF, 0xFE}), bytes.HasPrefix(data, []byte{0xFE, 0xFF}):
-		d.problem = "it is written in UTF-16: save it as UTF-8"
+		d.Problem = "it is written in UTF-16: save it as UTF-8"
 		return ""
 	case bytes.IndexByte(data, 0) >= 0:
-		d.problem = "it is not text"
+		d.Problem = "it is not text"
 		return ""
 	}
 	data = bytes.TrimPrefix(data, byteOrderMark)
@@ -133,7 +124,7 @@ func (d *document) split(text string) (front, body string, ok bool) {
 		}
 		at += len(line)
 	}
-	d.problem = "its front matter begins with --- and is never ended by such a line"
+	d.Problem = "its front matter begins with --- and is never ended by such a line"
 	return "", "", false
 }
 

@@ -32,62 +32,63 @@ var oddCorpus = []struct {
 	{"as it should be",
 		"---\nname: pdf\ndescription: Read PDFs.\nlicense: MIT\ncompatibility: Python 3\n" +
 			"allowed-tools: Bash(git:*) Read\n---\n# PDF\n\nDo it.\n",
-		document{name: "pdf", description: "Read PDFs.", license: "MIT", compatibility: "Python 3",
-			tools: "Bash(git:*) Read", body: "# PDF\n\nDo it."}, "", ""},
+		document{Skill{Name: "pdf", Description: "Read PDFs.", License: "MIT", Compatibility: "Python 3",
+			AllowedTools: "Bash(git:*) Read"}, "# PDF\n\nDo it."}, "", ""},
 	{"byte order mark", "\uFEFF---\nname: a\ndescription: d\n---\nb",
-		document{name: "a", description: "d", body: "b"}, "", ""},
+		document{Skill{Name: "a", Description: "d"}, "b"}, "", ""},
 	{"CRLF", "---\r\nname: a\r\ndescription: d\r\n---\r\n\r\nb\r\nc\r\n",
-		document{name: "a", description: "d", body: "b\nc"}, "", ""},
+		document{Skill{Name: "a", Description: "d"}, "b\nc"}, "", ""},
 	{"old Mac", "---\rname: a\rdescription: d\r---\rb\r",
-		document{name: "a", description: "d", body: "b"}, "", ""},
+		document{Skill{Name: "a", Description: "d"}, "b"}, "", ""},
 	{"spaces behind the lines", "\n\n--- \nname: a\ndescription: d\n---\t\nb",
-		document{name: "a", description: "d", body: "b"}, "", ""},
+		document{Skill{Name: "a", Description: "d"}, "b"}, "", ""},
 	{"ended by dots", "---\nname: a\ndescription: d\n...\nb",
-		document{name: "a", description: "d", body: "b"}, "", ""},
+		document{Skill{Name: "a", Description: "d"}, "b"}, "", ""},
 	{"a line in the text", "---\nname: a\ndescription: d\n---\nb\n\n---\n\nc",
-		document{name: "a", description: "d", body: "b\n\n---\n\nc"}, "", ""},
+		document{Skill{Name: "a", Description: "d"}, "b\n\n---\n\nc"}, "", ""},
 	{"no front matter", "# Title\n\nMakes coffee,\nand tea.\n\nMore.",
-		document{description: "Makes coffee, and tea.",
-			body: "# Title\n\nMakes coffee,\nand tea.\n\nMore."},
+		document{Skill{Description: "Makes coffee, and tea."},
+			"# Title\n\nMakes coffee,\nand tea.\n\nMore."},
 		"no front matter", ""},
-	{"a heading only", "# Title", document{description: "Title", body: "# Title"},
+	{"a heading only", "# Title", document{Skill{Description: "Title"}, "# Title"},
 		"no front matter", ""},
-	{"empty front matter", "---\n---\nDoes it.", document{description: "Does it.", body: "Does it."},
+	{"empty front matter", "---\n---\nDoes it.", document{Skill{Description: "Does it."}, "Does it."},
 		"no description", ""},
 	{"comments only", "---\n# nothing\n---\nDoes it.",
-		document{description: "Does it.", body: "Does it."}, "no description", ""},
+		document{Skill{Description: "Does it."}, "Does it."}, "no description", ""},
 	{"unclosed", "---\nname: a\ndescription: d\n\nb", document{}, "", "never ended"},
 	{"half written", "---\nname: a\ndescr", document{}, "", "never ended"},
 	{"empty", "", document{}, "", "empty"},
 	{"blank", " \r\n\t\n", document{}, "", "empty"},
-	{"not text", "---\nname: a\ndescription: d\n---\n", document{name: "a", description: "d"},
+	{"not text", "---\nname: a\ndescription: d\n---\n",
+		document{Skill{Name: "a", Description: "d"}, ""},
 		"no text besides", ""},
 	{"one-line JSON", `---
 name: a
 description: d
 metadata: {"nanobot":{"emoji":"x","requires":{"bins":["gh"],"env":["T"]},"always":true}}
 ---
-b`, document{name: "a", description: "d", always: true, body: "b",
-		requires: Requires{Bins: []string{"gh"}, Env: []string{"T"}}}, "", ""},
+b`, document{Skill{Name: "a", Description: "d", Always: true,
+		Requires: Requires{Bins: []string{"gh"}, Env: []string{"T"}}}, "b"}, "", ""},
 	{"JSON on several lines, with tabs and a comma too many",
 		"---\nname: a\ndescription: d\nmetadata:\n\t{\n\t\t\"openclaw\": {\n\t\t\t\"os\": [\"darwin\", " +
 			"\"win32\"],\n\t\t\t\"requires\": {\"anyBins\": [\"x\", \"y\",]},\n\t\t},\n\t}\n---\nb",
-		document{name: "a", description: "d", body: "b",
-			requires: Requires{AnyBins: []string{"x", "y"}, OS: []string{"darwin", "windows"}}},
+		document{Skill{Name: "a", Description: "d",
+			Requires: Requires{AnyBins: []string{"x", "y"}, OS: []string{"darwin", "windows"}}}, "b"},
 		"read as it is meant", ""},
 	{"JSON that isn't indented",
 		"---\nname: a\ndescription: d\nmetadata:\n{\n\"nanobot\": {\"always\": true}\n}\n---\nb",
 		document{}, "", "can't be read"},
 	{"quoted JSON", "---\nname: a\ndescription: d\n" +
 		`metadata: '{"clawdbot":{"requires":{"bins":["jq"]}}}'` + "\n---\nb",
-		document{name: "a", description: "d", body: "b", requires: Requires{Bins: []string{"jq"}}},
+		document{Skill{Name: "a", Description: "d", Requires: Requires{Bins: []string{"jq"}}}, "b"},
 		"", ""},
 	{"twice quoted JSON", "---\nname: a\ndescription: d\n" +
 		`metadata: "{\"gateway\": \"{\\\"always\\\": true}\"}"` + "\n---\nb",
-		document{name: "a", description: "d", body: "b", always: true}, "", ""},
+		document{Skill{Name: "a", Description: "d", Always: true}, "b"}, "", ""},
 	{"metadata that is broken JSON",
 		"---\nname: a\ndescription: d\nmetadata: '{\"nanobot\": {'\n---\nb",
-		document{name: "a", description: "d", body: "b"}, "metadata can't be read", ""},
+		document{Skill{Name: "a", Description: "d"}, "b"}, "metadata can't be read", ""},
 	{"nested YAML", `---
 name: a
 description: d
@@ -103,83 +104,83 @@ metadata:
         - channels.slack
     alwaysLoad: yes
 ---
-b`, document{name: "a", description: "d", always: true, body: "b", requires: Requires{
+b`, document{Skill{Name: "a", Description: "d", Always: true, Requires: Requires{
 		Bins: []string{"jq"}, AnyBins: []string{"a", "b"}, Env: []string{"TOKEN"},
-		OS: []string{"darwin"}, Config: []string{"channels.slack"}}}, "", ""},
+		OS: []string{"darwin"}, Config: []string{"channels.slack"}}}, "b"}, "", ""},
 	{"the gateway's own key counts most",
 		"---\nname: a\ndescription: d\nmetadata:\n  clawdbot: {always: true, requires: {bins: [x]}}\n" +
 			"  gateway: {always: false, requires: {bins: []}}\n---\nb",
-		document{name: "a", description: "d", body: "b"}, "", ""},
+		document{Skill{Name: "a", Description: "d"}, "b"}, "", ""},
 	{"always of OpenClaw", "---\nname: a\ndescription: d\nrequires: {env: [A]}\n" +
 		"metadata: {openclaw: {always: true, os: [linux], requires: {bins: [x], config: [c]}}}\n---\nb",
-		document{name: "a", description: "d", body: "b", requires: Requires{OS: []string{"linux"}}},
+		document{Skill{Name: "a", Description: "d", Requires: Requires{OS: []string{"linux"}}}, "b"},
 		"", ""},
 	{"always of OpenClaw, and what is required here",
 		"---\nname: a\ndescription: d\nmetadata: {clawdis: {always: true, requires: {bins: [x]}}, " +
 			"nanobot: {always: true, requires: {bins: [y]}}}\n---\nb",
-		document{name: "a", description: "d", always: true, body: "b",
-			requires: Requires{Bins: []string{"y"}}}, "", ""},
+		document{Skill{Name: "a", Description: "d", Always: true,
+			Requires: Requires{Bins: []string{"y"}}}, "b"}, "", ""},
 	{"OpenClaw's former name",
 		"---\nname: a\ndescription: d\nmetadata: {moltbot: {requires: {bins: [x]}}}\n---\nb",
-		document{name: "a", description: "d", body: "b", requires: Requires{Bins: []string{"x"}}},
+		document{Skill{Name: "a", Description: "d", Requires: Requires{Bins: []string{"x"}}}, "b"},
 		"", ""},
 	{"OpenClaw's first name",
 		"---\nname: a\ndescription: d\nmetadata: {clawdis: {requires: {env: [X]}}}\n---\nb",
-		document{name: "a", description: "d", body: "b", requires: Requires{Env: []string{"X"}}},
+		document{Skill{Name: "a", Description: "d", Requires: Requires{Env: []string{"X"}}}, "b"},
 		"", ""},
 	{"always at the top", "---\nname: a\ndescription: d\nalways_load: true\n" +
 		"disable-model-invocation: true\n---\nb",
-		document{name: "a", description: "d", always: true, manual: true, body: "b"}, "", ""},
+		document{Skill{Name: "a", Description: "d", Always: true, Manual: true}, "b"}, "", ""},
 	{"requires is a list", "---\nname: a\ndescription: d\nmetadata: {nanobot: {requires: []}}\n---\nb",
-		document{name: "a", description: "d", body: "b"}, "", ""},
+		document{Skill{Name: "a", Description: "d"}, "b"}, "", ""},
 	{"requires is a full list", "---\nname: a\ndescription: d\nrequires: [gh]\n---\nb",
-		document{name: "a", description: "d", body: "b"}, "requires has no keys", ""},
+		document{Skill{Name: "a", Description: "d"}, "b"}, "requires has no keys", ""},
 	{"requires is null", "---\nname: a\ndescription: d\nrequires:\nmetadata: ~\n---\nb",
-		document{name: "a", description: "d", body: "b"}, "", ""},
+		document{Skill{Name: "a", Description: "d"}, "b"}, "", ""},
 	{"bins is a mapping", "---\nname: a\ndescription: d\nrequires: {bins: {gh: true}}\n---\nb",
-		document{name: "a", description: "d", body: "b"}, "neither a list nor a text", ""},
+		document{Skill{Name: "a", Description: "d"}, "b"}, "neither a list nor a text", ""},
 	{"entries that are no text",
 		"---\nname: a\ndescription: d\nrequires: {bins: [gh, [x], 7]}\n---\nb",
-		document{name: "a", description: "d", body: "b",
-			requires: Requires{Bins: []string{"gh", "7"}}}, "not text", ""},
+		document{Skill{Name: "a", Description: "d",
+			Requires: Requires{Bins: []string{"gh", "7"}}}, "b"}, "not text", ""},
 	{"a colon", "---\nname: a\ndescription: Use when: always, see http://x # no comment\n---\nb",
-		document{name: "a", body: "b",
-			description: "Use when: always, see http://x # no comment"}, "read as it is meant", ""},
+		document{Skill{Name: "a", Description: "Use when: always, see http://x # no comment"}, "b"},
+		"read as it is meant", ""},
 	{"a colon, on two lines",
 		"---\nname: a\ndescription: Use when: it rains\n  or: snows\nlicense: x\n---\nb",
 		document{}, "", "can't be read"},
 	{"a bracket", "---\nname: a\ndescription: [强制触发] 当用户需要执行审计时\n---\nb",
-		document{name: "a", body: "b", description: "[强制触发] 当用户需要执行审计时"},
+		document{Skill{Name: "a", Description: "[强制触发] 当用户需要执行审计时"}, "b"},
 		"read as it is meant", ""},
 	{"stars and at signs", "---\nname: a\ndescription: '*x*'\nlicense: @me\nversion: *x\n---\nb",
-		document{name: "a", body: "b", description: "*x*", license: "@me"}, "read as it is meant", ""},
+		document{Skill{Name: "a", Description: "*x*", License: "@me"}, "b"}, "read as it is meant", ""},
 	{"a broken block beside",
 		"---\nname: a\ndescription: |\n  One: two\n  three\nlicense: a: b\n---\nb",
-		document{name: "a", body: "b", description: "One: two three", license: "a: b"},
+		document{Skill{Name: "a", Description: "One: two three", License: "a: b"}, "b"},
 		"read as it is meant", ""},
 	{"folded block", "---\nname: a\ndescription: >-\n  one\n  two\n\n  three\n---\nb",
-		document{name: "a", description: "one two three", body: "b"}, "", ""},
+		document{Skill{Name: "a", Description: "one two three"}, "b"}, "", ""},
 	{"literal block", "---\nname: a\ndescription: |\n  one\n  two\n---\nb",
-		document{name: "a", description: "one two", body: "b"}, "", ""},
+		document{Skill{Name: "a", Description: "one two"}, "b"}, "", ""},
 	{"tabs", "---\nname: a\ndescription: d\nmetadata:\n\tnanobot:\n\t\talways: true\n---\nb",
-		document{name: "a", description: "d", always: true, body: "b"}, "read as it is meant", ""},
+		document{Skill{Name: "a", Description: "d", Always: true}, "b"}, "read as it is meant", ""},
 	{"duplicate keys", "---\nname: a\ndescription: one\nname: b\ndescription: two\n---\nb",
-		document{name: "b", description: "two", body: "b"}, "twice", ""},
+		document{Skill{Name: "b", Description: "two"}, "b"}, "twice", ""},
 	{"description is a list", "---\nname: a\ndescription: [one, two]\n---\nb",
-		document{name: "a", description: "one, two", body: "b"}, "", ""},
+		document{Skill{Name: "a", Description: "one, two"}, "b"}, "", ""},
 	{"description is a mapping", "---\nname: a\ndescription: {one: two}\n---\nText.",
-		document{name: "a", description: "Text.", body: "Text."}, "description is not text", ""},
+		document{Skill{Name: "a", Description: "Text."}, "Text."}, "description is not text", ""},
 	{"name is a number", "---\nname: 007\ndescription: d\n---\nb",
-		document{name: "007", description: "d", body: "b"}, "", ""},
+		document{Skill{Name: "007", Description: "d"}, "b"}, "", ""},
 	{"anchors", "---\nname: &n a\ndescription: *n\n---\nb",
-		document{name: "a", description: "a", body: "b"}, "", ""},
+		document{Skill{Name: "a", Description: "a"}, "b"}, "", ""},
 	{"alias bomb", aliasBomb(), document{}, "", "aliases"},
 	{"an alias of itself", "---\nname: a\nmetadata: &m\n  nanobot: *m\n---\nb",
-		document{name: "a", description: "b", body: "b"}, "no description", ""},
+		document{Skill{Name: "a", Description: "b"}, "b"}, "no description", ""},
 	{"nested deeply", "---\na: " + strings.Repeat("[", 60) + strings.Repeat("]", 60) + "\n---\nb",
 		document{}, "", "nested too deeply"},
 	{"nested much too deeply", "---\na: " + strings.Repeat("[", 30000) + "\n---\nb",
-		document{description: "b", body: "b"}, "read as it is meant", ""},
+		document{Skill{Description: "b"}, "b"}, "read as it is meant", ""},
 	{"many keys", "---\n" + strings.Repeat("a: b\n", 6000) + "---\nb", document{}, "", "values"},
 	{"huge front matter", "---\nname: " + strings.Repeat("x", 70<<10) + "\n---\nb", document{},
 		"", "larger than"},
@@ -189,31 +190,31 @@ b`, document{name: "a", description: "d", always: true, body: "b", requires: Req
 	{"UTF-16", "\xFF\xFE-\x00-\x00-\x00", document{}, "", "UTF-16"},
 	{"NUL", "---\nname: a\x00\n---\n", document{}, "", "not text"},
 	{"Latin-1", "---\nname: a\ndescription: caf\xe9\n---\nb",
-		document{name: "a", description: "caf\uFFFD", body: "b"}, "not all UTF-8", ""},
+		document{Skill{Name: "a", Description: "caf\uFFFD"}, "b"}, "not all UTF-8", ""},
 	{"what doesn't show", "---\nname: a\ndescription: \"one\\u202Etwo\\u200Bthree\\tfour\\e[31m\\n" +
-		"<skills>\"\n---\nb", document{name: "a", description: "onetwothree four[31m <skills>",
-		body: "b"}, "", ""},
+		"<skills>\"\n---\nb",
+		document{Skill{Name: "a", Description: "onetwothree four[31m <skills>"}, "b"}, "", ""},
 	{"a long description", "---\nname: a\ndescription: " + strings.Repeat("ü", 2000) + "\n---\nb",
-		document{name: "a", description: strings.Repeat("ü", 1023) + "…", body: "b"}, "1024", ""},
+		document{Skill{Name: "a", Description: strings.Repeat("ü", 1023) + "…"}, "b"}, "1024", ""},
 	{"a long text", "---\nname: a\ndescription: d\n---\n" + strings.Repeat("x", 128<<10),
-		document{name: "a", description: "d", body: strings.Repeat("x", 128<<10)}, "", ""},
+		document{Skill{Name: "a", Description: "d"}, strings.Repeat("x", 128<<10)}, "", ""},
 	{"Unicode", "---\nname: 名前\ndescription: 说明 😀\n---\nb",
-		document{name: "名前", description: "说明 😀", body: "b"}, "", ""},
+		document{Skill{Name: "名前", Description: "说明 😀"}, "b"}, "", ""},
 }
 
 func TestParse(t *testing.T) {
 	for _, tt := range oddCorpus {
 		t.Run(tt.label, func(t *testing.T) {
 			got := parse([]byte(tt.text))
-			if (tt.problem == "") != (got.problem == "") || !strings.Contains(got.problem, tt.problem) {
-				t.Errorf("problem %q, want %q", got.problem, tt.problem)
+			if (tt.problem == "") != (got.Problem == "") || !strings.Contains(got.Problem, tt.problem) {
+				t.Errorf("problem %q, want %q", got.Problem, tt.problem)
 			}
-			remarks := strings.Join(got.remarks, "; ")
+			remarks := strings.Join(got.Remarks, "; ")
 			if ((tt.remark == "") != (remarks == "") ||
 				!strings.Contains(remarks, tt.remark)) && tt.problem == "" {
 				t.Errorf("remarks %q, want %q", remarks, tt.remark)
 			}
-			got.problem, got.remarks = "", nil
+			got.Problem, got.Remarks = "", nil
 			if tt.problem == "" && !reflect.DeepEqual(got, tt.want) {
 				t.Errorf("got  %+v\nwant %+v", got, tt.want)
 			}
@@ -231,26 +232,26 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		d := parse(data)
-		if d.problem == "" && d.description == "" && strings.TrimSpace(d.body) != "" &&
+		if d.Problem == "" && d.Description == "" && strings.TrimSpace(d.body) != "" &&
 			firstParagraph(d.body) != "" {
 			t.Errorf("no description of %q", data)
 		}
-		for _, s := range append([]string{d.problem, d.description, d.name, d.license, d.tools,
-			d.compatibility}, d.remarks...) {
+		for _, s := range append([]string{d.Problem, d.Description, d.Name, d.License, d.AllowedTools,
+			d.Compatibility}, d.Remarks...) {
 			if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool {
 				return r != ' ' && !unicode.IsPrint(r)
 			}) {
 				t.Errorf("%q can't be shown, of %q", s, data)
 			}
 		}
-		if n := utf8.RuneCountInString(d.description); n > maxDescription {
+		if n := utf8.RuneCountInString(d.Description); n > maxDescription {
 			t.Errorf("a description of %d characters", n)
 		}
-		if n := len(d.remarks); n > 20 {
+		if n := len(d.Remarks); n > 20 {
 			t.Errorf("%d remarks", n)
 		}
-		for _, list := range [][]string{d.requires.Bins, d.requires.AnyBins, d.requires.Env,
-			d.requires.OS, d.requires.Config} {
+		for _, list := range [][]string{d.Requires.Bins, d.Requires.AnyBins, d.Requires.Env,
+			d.Requires.OS, d.Requires.Config} {
 			if len(list) > maxList || slices.Contains(list, "") {
 				t.Errorf("requires %q", list)
 			}

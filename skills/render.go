@@ -185,8 +185,8 @@ func (l *Library) Body(s Skill) (string, error) {
 		return "", fmt.Errorf("the skill %s can't be used: %s", s.Name, reason(err))
 	}
 	d := parse(data)
-	if d.problem != "" {
-		return "", fmt.Errorf("the skill %s can't be used: %s", s.Name, d.problem)
+	if d.Problem != "" {
+		return "", fmt.Errorf("the skill %s can't be used: %s", s.Name, d.Problem)
 	}
 	return cut(d.body, &s), nil
 }
