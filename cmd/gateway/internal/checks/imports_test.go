@@ -130,10 +130,10 @@ var imports = map[string]string{
 		"agent/pool agent/prompt agent/question agent/schedule agent/speech agent/tool agent/turn " +
 		"agent/voice",
 
-	"cmd/gateway/internal/config": "store/plainjson agent/persona agent/suggest " +
-		"cmd/gateway/internal/hooks",
 	"cmd/gateway/internal/hooks": "store store/plainjson bus session",
 	"cmd/gateway/internal/ops":   "store store/atomicfile",
+	"cmd/gateway/internal/config": "store/plainjson agent/persona agent/suggest " +
+		"cmd/gateway/internal/hooks cmd/gateway/internal/ops",
 	"cmd/gateway/internal/telemetry": "store bus agent agent/llm agent/observe channels/recent " +
 		"cmd/gateway/internal/hooks",
 	"cmd/gateway/internal/backup":    "store store/atomicfile",

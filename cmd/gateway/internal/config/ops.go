@@ -2,14 +2,12 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"net"
-	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
 	"gateway/cmd/gateway/internal/hooks"
+	"gateway/cmd/gateway/internal/ops"
 )
 
 // Schedule has the limits of jobs.
@@ -74,8 +72,8 @@ func (v validator) validateOps() {
 	}
 	v.validateRetention(c.Retention)
 	v.validateHTTP(c.HTTP)
-	for _, name := range slices.Sorted(maps.Keys(c.Hooks)) {
-		v.validateHook(name)
+	for name, h := range Sorted(c.Hooks) {
+		v.validateHook(name, h)
 	}
 }
 
@@ -111,7 +109,7 @@ func (v validator) validateHTTP(h HTTP) {
 		v.report([]string{"http", "listen"}, `want an address such as "127.0.0.1:8790", or ""`)
 		return
 	}
-	if !IsLoopback(host) && token == "" {
+	if !ops.IsLoopback(host) && token == "" {
 		v.report([]string{"http", "token"}, fmt.Sprintf(
 			"others can reach %s: want a token here, or a listen address on 127.0.0.1", h.Listen))
 	}
@@ -127,19 +125,9 @@ func listenHost(address string) (host string, err error) {
 	return host, err
 }
 
-// IsLoopback reports whether a host is reachable only from this machine.
-func IsLoopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil && addr.IsLoopback()
-}
-
 // validateHook reports mistakes in [hooks.NAME]. The account must be enabled, since the answer goes
 // there.
-func (v validator) validateHook(name string) {
-	h := v.cfg.Hooks[name]
+func (v validator) validateHook(name string, h Hook) {
 	if !h.Enabled {
 		return
 	}

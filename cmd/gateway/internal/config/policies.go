@@ -116,8 +116,7 @@ func (v validator) checkPatterns(path, patterns []string) {
 			slices.ContainsFunc(servers, func(name string) bool { return begins(ToolPrefix(name)) })) {
 			continue
 		}
-		v.report(path, fmt.Sprintf("there is no tool %q; docs/tools.md lists them, and those of "+
-			"[mcp.SERVER] are called mcp_SERVER_TOOL%s", p, suggest.Hint(p, ToolNames())))
+		v.report(path, noTool(p))
 	}
 }
 

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"net/url"
 	"path"
@@ -132,17 +131,15 @@ type Server struct {
 func (v validator) validateTools() {
 	c := v.cfg
 	v.validateWeb(&c.Web)
-	for _, name := range slices.Sorted(maps.Keys(c.Roots)) {
-		v.validateRoot(name)
+	for name, r := range Sorted(c.Roots) {
+		v.validateRoot(name, r.Path)
 	}
 	for name, s := range Sorted(c.MCP) {
 		v.validateServer(name, s)
 	}
 	for name, t := range Sorted(c.Tools) {
 		if !isTool(c, name) {
-			v.report([]string{"tools", name}, fmt.Sprintf("there is no tool %q; docs/tools.md lists "+
-				"them, and those of [mcp.SERVER] are called mcp_SERVER_TOOL%s", name,
-				suggest.Hint(name, ToolNames())))
+			v.report([]string{"tools", name}, noTool(name))
 		}
 		for key, list := range map[string][]string{"deny_commands": t.DenyCommands,
 			"ask_commands": t.AskCommands, "allow_commands": t.AllowCommands} {
@@ -168,6 +165,12 @@ func isTool(c *Config, name string) bool {
 		}
 	}
 	return false
+}
+
+// noTool returns the problem of a tool that does not exist.
+func noTool(name string) string {
+	return fmt.Sprintf("there is no tool %q; docs/tools.md lists them, and those of [mcp.SERVER] are "+
+		"called mcp_SERVER_TOOL%s", name, suggest.Hint(name, ToolNames()))
 }
 
 // isCommand reports whether s is a valid command pattern.
@@ -204,9 +207,8 @@ func (v validator) validateWeb(w *Web) {
 }
 
 // validateRoot reports a root that would give the agent access to the gateway's own files.
-func (v validator) validateRoot(name string) {
-	at := []string{"roots", name, "path"}
-	root, home := v.cfg.Roots[name].Path, v.cfg.Gateway.Home
+func (v validator) validateRoot(name, root string) {
+	at, home := []string{"roots", name, "path"}, v.cfg.Gateway.Home
 	switch {
 	case slices.Contains(taken, name):
 		v.report([]string{"roots", name}, "the agent has another folder of that name")

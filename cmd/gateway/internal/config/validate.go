@@ -32,8 +32,8 @@ func (v validator) validate() {
 	v.checkModels([]string{"heartbeat", "model"}, optional(c.Heartbeat.Model))
 	v.checkModels([]string{"agent", "model"}, optional(c.Agent.Model))
 	v.checkModels([]string{"agent", "task_model"}, optional(c.Agent.TaskModel))
-	for _, name := range slices.Sorted(maps.Keys(c.Models)) {
-		v.validateModel(name)
+	for name, m := range Sorted(c.Models) {
+		v.validateModel(name, m)
 	}
 	v.findCycles()
 	v.validateTools()
@@ -89,8 +89,7 @@ func (v validator) checkModels(path, names []string) {
 }
 
 // validateModel reports the mistakes in [models.NAME]. The demo has no server to check.
-func (v validator) validateModel(name string) {
-	m := v.cfg.Models[name]
+func (v validator) validateModel(name string, m Model) {
 	path := func(key string) []string { return []string{"models", name, key} }
 	if m.Provider != "demo" {
 		if m.Model == "" {
@@ -161,7 +160,7 @@ func (v validator) findCycles() {
 		}
 		done[name] = true
 	}
-	for _, name := range slices.Sorted(maps.Keys(models)) {
+	for name := range Sorted(models) {
 		visit(name, nil)
 	}
 }

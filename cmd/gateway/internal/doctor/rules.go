@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/ops"
 )
 
 // openWorkspace is the rule for the workspace. Others may read its files but not write them.
@@ -248,7 +249,7 @@ func networkRules() []Rule {
 			"Set [http] listen to 127.0.0.1, and put a proxy with TLS before it.", false,
 			func(a *auditor) {
 				host, _, err := net.SplitHostPort(a.cfg.HTTP.Listen)
-				a.addIf(err == nil && !config.IsLoopback(host),
+				a.addIf(err == nil && !ops.IsLoopback(host),
 					`[http] listen = "`+a.cfg.HTTP.Listen+`"`)
 			}},
 		{"GS019", High, "A hook has more rights than a guest",
@@ -298,7 +299,7 @@ func strongHooks(a *auditor) {
 func plainServers(a *auditor) {
 	plain := func(address string) bool {
 		u, err := url.Parse(address)
-		return err == nil && u.Scheme == "http" && !config.IsLoopback(u.Hostname())
+		return err == nil && u.Scheme == "http" && !ops.IsLoopback(u.Hostname())
 	}
 	for name, m := range config.Sorted(a.cfg.Models) {
 		// A model without credentials is usually a server on the local network.

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"slices"
-	"strings"
 )
 
 // handler returns the handler for all paths. local says whether the server listens on loopback.
@@ -60,7 +59,7 @@ func (s *Server) local(h http.Handler) http.Handler {
 			host = r.Host
 		}
 		configured, _, _ := net.SplitHostPort(s.listen) // the configuration was validated
-		if !isLoopback(strings.Trim(host, "[]")) && host != configured {
+		if !IsLoopback(host) && host != configured {
 			http.Error(w, "call this server by a loopback address", http.StatusMisdirectedRequest)
 			return
 		}

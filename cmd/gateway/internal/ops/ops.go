@@ -24,8 +24,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -111,7 +113,7 @@ func (s *Server) open(ctx context.Context) (net.Listener, error) {
 			return nil, nil
 		}
 		host, _, _ := net.SplitHostPort(s.listen) // the configuration was validated
-		if !isLoopback(host) {
+		if !IsLoopback(host) {
 			return nil, fmt.Errorf("http: %w; set another address in [http] listen", err)
 		}
 		if !told {
@@ -167,13 +169,13 @@ func reachable(addr *net.TCPAddr) string {
 	return a.String()
 }
 
-// isLoopback reports whether a host is reachable only from this machine.
-func isLoopback(host string) bool {
+// IsLoopback reports whether a host is reachable only from this machine.
+func IsLoopback(host string) bool {
 	if host == "localhost" {
 		return true
 	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil && addr.IsLoopback()
 }
 
 // endpointFile returns the path of the endpoint file in home.
