@@ -142,10 +142,7 @@ func (Store) ClearNotice(tx *store.Tx, id int64) error {
 func (Store) Next(q store.Queryer, after time.Time) (due time.Time, ok bool, err error) {
 	var at sql.NullInt64
 	err = q.QueryRow("SELECT min(due_ms) FROM chores WHERE due_ms > $1", after.UnixMilli()).Scan(&at)
-	if err != nil {
-		return due, false, fmt.Errorf("background: read: %w", err)
-	}
-	return time.UnixMilli(at.Int64), at.Valid, nil
+	return time.UnixMilli(at.Int64), at.Valid, store.Wrap(err, "background: read")
 }
 
 // Least returns the smallest Ref among the tasks of a kind. It returns false if there are none.

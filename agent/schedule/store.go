@@ -104,10 +104,7 @@ func (s Store) Count(q store.Queryer, j *Job) (n, most int, err error) {
 	err = q.QueryRow(`SELECT count(*) FROM jobs WHERE person = $1 AND ($1 > 0 OR scope = $2)
 		AND state IN ('active', 'paused') AND kind <> 'heartbeat'`,
 		j.Person, string(j.Scope)).Scan(&n)
-	if err != nil {
-		return 0, 0, fmt.Errorf("schedule: count jobs: %w", err)
-	}
-	return n, cmp.Or(s.MaxJobs, 50), nil
+	return n, cmp.Or(s.MaxJobs, 50), store.Wrap(err, "schedule: count jobs")
 }
 
 func insertJob(tx *store.Tx, j *Job) error {

@@ -33,6 +33,7 @@ import (
 	"strings"
 	"time"
 
+	"gateway/store"
 	"gateway/store/atomicfile"
 )
 
@@ -136,10 +137,8 @@ const noteName = "last-backup"
 func Note(home string, at time.Time) error {
 	// Others may read the file: it contains no secret, and another user may make the backups.
 	text := at.UTC().Format(time.RFC3339) + "\n"
-	if err := atomicfile.WritePath(filepath.Join(home, noteName), []byte(text), 0o644); err != nil {
-		return fmt.Errorf("backup: note: %w", err)
-	}
-	return nil
+	err := atomicfile.WritePath(filepath.Join(home, noteName), []byte(text), 0o644)
+	return store.Wrap(err, "backup: note")
 }
 
 // Last returns the time of the last backup of a home, or the zero time if there is none.
@@ -152,8 +151,5 @@ func Last(home string) (time.Time, error) {
 	if err == nil {
 		at, err = time.Parse(time.RFC3339, strings.TrimSpace(string(text)))
 	}
-	if err != nil {
-		return time.Time{}, fmt.Errorf("backup: last one: %w", err)
-	}
-	return at, nil
+	return at, store.Wrap(err, "backup: last one")
 }

@@ -5,11 +5,9 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
-	"database/sql"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -143,10 +141,7 @@ func signedBefore(
 	err = tx.QueryRow("SELECT message FROM hook_signatures "+
 		"WHERE hook = $1 AND signature = $2 AND accepted_ms > $3",
 		hook, digest(signature), now.Add(-signatureTime).UnixMilli()).Scan(&id)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return "", fmt.Errorf("hooks: look up a signature of %s: %w", hook, err)
-	}
-	return id, nil
+	return id, store.Wrap(store.Optional(err), "hooks: look up a signature of %s", hook)
 }
 
 // rememberSignature stores the signature of a post with the ID of its message, and deletes old

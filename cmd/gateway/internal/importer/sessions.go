@@ -565,8 +565,5 @@ func (m conversations) meta(name string, f *ForeignHeader) error {
 	if err == nil {
 		*f, err = h.parse(m.Location)
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", path.Base(name), err)
-	}
-	return nil
+	return store.Wrap(err, "%s", path.Base(name))
 }

@@ -231,10 +231,7 @@ func (e Endpoint) write(home string) error {
 	if err == nil {
 		err = atomicfile.WritePath(endpointFile(home), append(text, '\n'), 0o600)
 	}
-	if err != nil {
-		return fmt.Errorf("ops: write endpoint: %w", err)
-	}
-	return nil
+	return store.Wrap(err, "ops: write endpoint")
 }
 
 func removeEndpoint(home string) error {
