@@ -136,8 +136,8 @@ func (w *writer) lead() {
 	}
 }
 
-// runAfter calls the functions that wait for the commit of r. It stores a panic for the caller of r,
-// because the lead must be passed on.
+// runAfter calls the functions that wait for the commit of r. It stores a panic for the caller of
+// r, because the lead must be passed on.
 func (r *request) runAfter() {
 	defer func() {
 		if p := recover(); p != nil {

@@ -94,9 +94,9 @@ func (in *intake) survive(ctx context.Context, message string, f func()) (ok boo
 	return true
 }
 
-// Publish implements [channels.Publisher]. If the gate panics, Publish stores each message by itself
-// and skips those with which the gate panics again. Otherwise the platform would deliver them again
-// and crash the next process, too.
+// Publish implements [channels.Publisher]. If the gate panics, Publish stores each message by
+// itself, and skips those with which the gate panics again. Otherwise the platform would deliver
+// them again and crash the next process, too.
 func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
 	const message = "the gate panicked: it tries each message of the batch by itself"
 	if in.survive(ctx, message, func() { err = in.publish(ctx, b) }) {
@@ -115,8 +115,10 @@ func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
 			return err
 		}
 	}
-	in.gate.inbox.Wake()                          // the panic may have come after the messages were stored
-	b.Messages, b.Joined, b.Keep = nil, nil, true // the cursor must pass what was skipped
+	// The panic may have come after the messages were stored.
+	in.gate.inbox.Wake()
+	// The cursor must pass what was skipped.
+	b.Messages, b.Joined, b.Keep = nil, nil, true
 	return in.publish(ctx, b)
 }
 

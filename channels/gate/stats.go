@@ -8,7 +8,7 @@ type Stats struct {
 	Dropped  atomic.Int64 // messages dropped because the sender writes too fast or the inbox is full
 	Refused  atomic.Int64 // messages from people who are not admitted
 	Repeated atomic.Int64 // messages that were already in the inbox
-	Skipped  atomic.Int64 // updates during which the channel's code panicked
+	Skipped  atomic.Int64 // updates and messages that were skipped because the code panicked
 }
 
 // Stats returns the gate's counters of an account.

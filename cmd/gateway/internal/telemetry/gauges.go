@@ -173,7 +173,7 @@ func (g *gauges) collectAccounts(out sink) {
 		total("gateway_messages_refused_total",
 			"Messages of senders who are not approved.", s.Refused)
 		total("gateway_updates_skipped_total",
-			"Updates of the platform on which the code of the channel panicked.", s.Skipped)
+			"Updates of the platform that were skipped because the code panicked.", s.Skipped)
 		total("gateway_messages_sent_total", "Messages that the platform has accepted.", s.Sent)
 		total("gateway_messages_uncertain_total",
 			"Attempts to send whose outcome is unknown.", s.Uncertain)
