@@ -96,7 +96,7 @@ func (in *intake) decideAll(
 	if len(b.Messages) == 0 && len(b.Joined) == 0 {
 		return nil, nil
 	}
-	g, read := in.gate, in.gate.db.Read(ctx)
+	read := in.gate.db.Read(ctx)
 	kept, err := in.decideJoined(read, b)
 	if err != nil {
 		return nil, err
@@ -107,71 +107,81 @@ func (in *intake) decideAll(
 			undoAll(kept)
 		}
 	}()
-	policy := g.policy(in.account)
+	policy := in.gate.policy(in.account)
 	kept = slices.Grow(kept, len(b.Messages))
 	for _, m := range b.Messages {
-		who, v, err := g.decide(read, policy, &m, b.Migrated, profileAge)
-		if err == nil && v < ambient && !m.Group {
-			age := recheckAge
-			if ok, _ := g.recheckRates.allowRare(identity{in.account, m.Sender.ID}, g.now()); ok {
-				age = 0
-			}
-			who, v, err = g.decide(read, policy, &m, b.Migrated, age)
+		who, d, err := in.decideRecent(read, policy, &m, b.Migrated)
+		undo, joins := func() {}, false
+		if err == nil && d == ambient {
+			joins, err = continues(read, &m, kept)
+		}
+		if err == nil && (d == admitted || joins) {
+			d, undo, err = in.limit(ctx, policy, &m, joins, unanswered)
 		}
 		if err != nil {
 			return nil, err
 		}
-		undo, joins := func() {}, false
-		if v == ambient {
-			if joins, err = continues(read, &m, kept); err != nil {
-				return nil, err
-			}
+		if d < ambient {
+			d, undo = in.refuse(ctx, m, d, unanswered)
 		}
-		if v == admitted || joins {
-			if v, undo, err = in.limit(ctx, policy, &m, joins, unanswered); err != nil {
-				return nil, err
-			}
+		if d != ignored && d != dropped {
+			kept = append(kept, decided{m, d, who.chat != "" && m.Role != bus.Owner,
+				who.wasReadded(&m), undo})
 		}
-		if v == dropped {
-			continue
-		}
-		// The gateway stores nothing about a stranger, and a pairing code would change that. The
-		// message may also be a repetition from a person who was erased since.
-		if v == stranger && asksToBeForgotten(m.Text) {
-			v = ignored
-		}
-		if v == ignored || v == stranger || v == unlisted {
-			in.stats.Refused.Add(1)
-		}
-		if v == stranger {
-			var ok bool
-			sender := identity{in.account, m.Sender.ID}
-			if ok, undo = g.pairingRates.allowRare(sender, g.now()); !ok {
-				v = ignored
-			}
-		}
-		if v == ignored || v == unlisted {
-			unanswered[m.ID] = textNotHere
-			if !m.Group {
-				unanswered[m.ID] = textNotYou
-			}
-			in.logIgnored(ctx, m)
-		}
-		if v == ignored || v == unlisted && m.Role != bus.Owner && !in.mayAsk(m.From) {
-			continue
-		}
-		kept = append(kept, decided{m, v, who.chat != "" && m.Role != bus.Owner, who.wasReadded(&m),
-			undo})
 	}
 	done = true
 	return kept, nil
 }
 
+// decideRecent decides on m as [Gate.decide] does. Before it refuses a direct message it reads the
+// sender's profile again, because the sender may have been approved a moment ago.
+func (in *intake) decideRecent(
+	q store.Queryer, p Policy, m *bus.InboundMessage, moved map[string]string,
+) (profile, decision, error) {
+	g := in.gate
+	who, d, err := g.decide(q, p, m, moved, profileAge)
+	if err != nil || d >= ambient || m.Group {
+		return who, d, err
+	}
+	maxAge := recheckAge
+	if ok, _ := g.recheckRates.allowRare(identity{in.account, m.Sender.ID}, g.now()); ok {
+		maxAge = 0
+	}
+	return g.decide(q, p, m, moved, maxAge)
+}
+
+// refuse counts m, which is not admitted because of its sender or its group. It returns d, or
+// ignored if no pairing code and no question to the owners may follow now. undo gives the token
+// back that a code takes from the sender's rate.
+func (in *intake) refuse(
+	ctx context.Context, m bus.InboundMessage, d decision, unanswered map[string]string,
+) (_ decision, undo func()) {
+	g := in.gate
+	in.stats.Refused.Add(1)
+	// The gateway stores nothing about a stranger, and a pairing code would change that. The message
+	// may also be a repetition from a person who was erased since.
+	if d == stranger && !asksToBeForgotten(m.Text) {
+		ok, undo := g.pairingRates.allowRare(identity{in.account, m.Sender.ID}, g.now())
+		if ok {
+			return stranger, undo
+		}
+	}
+	unanswered[m.ID] = textNotHere
+	if !m.Group {
+		unanswered[m.ID] = textNotYou
+	}
+	in.logIgnored(ctx, m)
+	if d == unlisted && (m.Role == bus.Owner || in.mayAsk(m.From)) {
+		return unlisted, func() {}
+	}
+	return ignored, func() {}
+}
+
 // undoAll gives the senders of a batch that was not stored their tokens back. The batch will be
 // published again.
 func undoAll(list []decided) {
-	for _, j := range list {
-		j.undo()
+	for _, d := range list {
+		d.undo()
 	}
 }
 
@@ -213,41 +223,41 @@ func asksToBeForgotten(text string) bool {
 // replies counts the messages that save put into the outbox.
 type replies struct{ codes, dropped int }
 
-// save stores the outcome of a batch. It returns the new messages in the inbox, and how many
-// messages it put into the outbox.
+// save stores the outcome of a batch. It returns the new messages in the inbox, and counts the
+// replies that it put into the outbox. It adds to unanswered the strangers who get no code.
 func (g *Gate) save(
 	tx *store.Tx, list []decided, now time.Time, unanswered map[string]string,
-) (fresh []bus.InboundMessage, told replies, err error) {
+) (fresh []bus.InboundMessage, sent replies, err error) {
 	fresh = make([]bus.InboundMessage, 0, len(list))
 	for i := range list {
-		j := &list[i]
-		m, done := j.InboundMessage, false
-		switch j.decision {
+		d := &list[i]
+		m, done := d.InboundMessage, false
+		switch d.decision {
 		case ambient:
 			_, err = g.inbox.PutAmbient(tx, m, now)
 		case stranger:
 			delete(unanswered, m.ID) // set by an earlier run of this transaction
 			if done, err = g.offerPairing(tx, m, now); done {
-				told.codes++
+				sent.codes++
 			} else {
 				unanswered[m.ID] = textNotYet
 			}
 		case unlisted:
 			err = g.askGroup(tx, m, now)
 		case tooFast:
-			told.dropped++
+			sent.dropped++
 			err = g.outbox.Put(tx, notice(m, textTooFast), now)
 		case inboxFull:
-			told.dropped++
+			sent.dropped++
 			err = g.outbox.Put(tx, notice(m, textInboxFull), now)
 		default:
 			switch {
 			case m.Role == bus.Owner && !m.Group:
 				err = g.people.noteOwner(tx, &m, now)
-			case j.demoted:
+			case d.demoted:
 				err = g.people.demote(tx, m.From.Account, m.Sender.ID)
 			}
-			if j.back && err == nil {
+			if d.back && err == nil {
 				tx.After(g.Invalidate)
 				err = Groups{}.forget(tx, m.From)
 			}
@@ -262,7 +272,7 @@ func (g *Gate) save(
 			return nil, replies{}, err
 		}
 	}
-	return fresh, told, nil
+	return fresh, sent, nil
 }
 
 // admit puts m into the inbox. Earlier messages that accompany it and were stored as context come

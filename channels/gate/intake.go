@@ -117,45 +117,55 @@ func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
 	}
 	// The panic may have come after the messages were stored.
 	in.gate.inbox.Wake()
-	// The cursor must pass what was skipped.
+	// The cursor must pass the skipped messages.
 	b.Messages, b.Joined, b.Keep = nil, nil, true
 	return in.publish(ctx, b)
 }
 
-func (in *intake) publish(ctx context.Context, b channels.Batch) (err error) {
-	g := in.gate
-	b.Migrated = g.moves.unstored(in.account, b.Migrated)
+// publish stores b in one transaction, and then passes on the texts for senders who get no reply in
+// the chat.
+func (in *intake) publish(ctx context.Context, b channels.Batch) error {
+	b.Migrated = in.gate.moves.unstored(in.account, b.Migrated)
 	unanswered := make(map[string]string)
-	sorted, err := in.decideAll(ctx, b, unanswered)
+	list, err := in.decideAll(ctx, b, unanswered)
 	if err != nil {
 		return err
 	}
-	stored := false
+	// Without a row there is nothing to store: the cursor only concerns stored messages.
+	if len(list) > 0 || len(b.Migrated) > 0 || b.Forget || b.Keep {
+		if err := in.storeBatch(ctx, b, list, unanswered); err != nil {
+			return err
+		}
+	}
+	if b.Unanswered != nil {
+		for id, text := range unanswered {
+			b.Unanswered(id, text)
+		}
+	}
+	return nil
+}
+
+// storeBatch stores the outcome of b, of which list has the messages that need a row. It may change
+// unanswered, as save does.
+func (in *intake) storeBatch(
+	ctx context.Context, b channels.Batch, list []decided, unanswered map[string]string,
+) error {
+	g, stored := in.gate, false
 	defer func() {
 		if !stored {
-			undoAll(sorted)
+			undoAll(list)
 		}
 	}()
-	defer func() {
-		for id, say := range unanswered {
-			if err == nil && b.Unanswered != nil {
-				b.Unanswered(id, say)
-			}
-		}
-	}()
-	if len(sorted) == 0 && len(b.Migrated) == 0 && !b.Forget && !b.Keep {
-		return nil // the cursor only concerns stored messages
-	}
 	now := g.now()
 	var fresh []bus.InboundMessage
-	var told replies
+	var sent replies
 	// Only the acknowledgement to the platform must wait for the disk, not the dispatcher.
-	err = g.db.TxEarly(ctx, func(tx *store.Tx) error {
+	err := g.db.TxEarly(ctx, func(tx *store.Tx) error {
 		err := in.saveMigrations(tx, b.Migrated)
 		if err != nil {
 			return err
 		}
-		if fresh, told, err = g.save(tx, sorted, now, unanswered); err != nil {
+		if fresh, sent, err = g.save(tx, list, now, unanswered); err != nil {
 			return err
 		}
 		if b.Forget {
@@ -167,14 +177,14 @@ func (in *intake) publish(ctx context.Context, b channels.Batch) (err error) {
 		return err
 	}
 	stored = true
-	in.countRepeated(ctx, sorted, fresh)
-	if told.codes > 0 {
+	in.countRepeated(ctx, list, fresh)
+	if sent.codes > 0 {
 		g.log.InfoContext(ctx, "strangers got a pairing code: see gateway people list",
-			"account", in.account, "strangers", told.codes)
+			"account", in.account, "strangers", sent.codes)
 	}
-	if told.dropped > 0 {
+	if sent.dropped > 0 {
 		g.log.InfoContext(ctx, "people were told that their messages were dropped",
-			"account", in.account, "messages", told.dropped)
+			"account", in.account, "messages", sent.dropped)
 	}
 	return nil
 }
@@ -216,12 +226,12 @@ func (in *intake) countRepeated(ctx context.Context, list []decided, fresh []bus
 		stored[key{fresh[i].From, fresh[i].ID}] = true
 	}
 	for i := range list {
-		j := &list[i]
-		if j.decision != admitted || stored[key{j.From, j.ID}] {
+		d := &list[i]
+		if d.decision != admitted || stored[key{d.From, d.ID}] {
 			continue
 		}
 		in.stats.Repeated.Add(1)
 		in.gate.log.DebugContext(ctx, "message dropped: it is already in the inbox",
-			"from", j.From.String(), "id", j.ID)
+			"from", d.From.String(), "id", d.ID)
 	}
 }

@@ -64,3 +64,22 @@ func TestPublishPanics(t *testing.T) {
 		d.wantInbox("user one", "user three", "user four", "user five", "user six")
 	})
 }
+
+// TestUnansweredOnce checks that a sender without a reply is told so once, even if the gate panics.
+func TestUnansweredOnce(t *testing.T) {
+	atDoor(t, func(d *gateFixture) {
+		d.gate.Notify(fragile{})
+		told := 0
+		err := d.gate.Intake("tg", gate.Policy{Access: gate.ByList, Allow: []string{"ann"}}).Publish(
+			d.t.Context(), channels.Batch{
+				Messages: []bus.InboundMessage{
+					message("1", "eve", "one"), message("stored", "ann", "two"),
+				},
+				Unanswered: func(string, string) { told++ },
+			})
+		if err != nil || told != 1 {
+			d.t.Errorf("Publish = %v, with %d texts; want 1", err, told)
+		}
+		d.wantInbox("user two")
+	})
+}

@@ -33,19 +33,18 @@ func (g *Gate) Names(account, chat string) bool {
 	return slices.Contains(list, chat) || before != "" && slices.Contains(list, before)
 }
 
-// decide decides on m and returns the profile of its sender, which is at most as old as most.
-// migrated has the groups whose ids change in the same batch: it may contain messages to a new id
-// before the tables know it.
+// decide decides on m and returns the profile of its sender, which is at most maxAge old. moved
+// maps new ids of groups to old ones: the tables do not have the moves of this batch yet.
 func (g *Gate) decide(
-	q store.Queryer, p Policy, m *bus.InboundMessage, moved map[string]string, most time.Duration,
+	q store.Queryer, p Policy, m *bus.InboundMessage, moved map[string]string, maxAge time.Duration,
 ) (profile, decision, error) {
-	who, err := g.lookUp(q, writer{m.From.Account, m.From.Chat, m.Sender.ID}, most)
+	who, err := g.lookUp(q, writer{m.From.Account, m.From.Chat, m.Sender.ID}, maxAge)
 	if err != nil {
 		return who, ignored, err
 	}
 	m.PreviousChat = who.before
 	if before := moved[m.From.Chat]; m.PreviousChat == "" && before != "" {
-		old, err := g.lookUp(q, writer{m.From.Account, before, m.Sender.ID}, most)
+		old, err := g.lookUp(q, writer{m.From.Account, before, m.Sender.ID}, maxAge)
 		if err != nil {
 			return who, ignored, err
 		}
@@ -104,8 +103,8 @@ func (who *profile) wasReadded(m *bus.InboundMessage) bool {
 // none.
 func (g *Gate) MayWrite(q store.Queryer, m *bus.InboundMessage) (bool, error) {
 	m.Addressed = true
-	_, v, err := g.decide(q, g.policy(m.From.Account), m, nil, profileAge)
-	return err == nil && v == admitted, err
+	_, d, err := g.decide(q, g.policy(m.From.Account), m, nil, profileAge)
+	return err == nil && d == admitted, err
 }
 
 // A writer is a person who writes to a chat of an account.
@@ -128,9 +127,9 @@ type cachedProfile struct {
 	at time.Time
 }
 
-// lookUp returns the profile of a writer, which is at most as old as most. It reads single
-// profiles, because some gateways know thousands of people.
-func (g *Gate) lookUp(q store.Queryer, w writer, most time.Duration) (profile, error) {
+// lookUp returns the profile of a writer, which is at most maxAge old. It reads single profiles,
+// because some gateways know thousands of people.
+func (g *Gate) lookUp(q store.Queryer, w writer, maxAge time.Duration) (profile, error) {
 	g.mu.Lock()
 	now := g.now()
 	if age := now.Sub(g.profilesSince); age < 0 || age >= profileAge {
@@ -140,7 +139,7 @@ func (g *Gate) lookUp(q store.Queryer, w writer, most time.Duration) (profile, e
 	generation := g.generation
 	who, ok := g.profiles[w]
 	g.mu.Unlock()
-	if ok && now.Sub(who.at) < most {
+	if ok && now.Sub(who.at) < maxAge {
 		return who.profile, nil
 	}
 	found, err := g.readProfile(q, w)
