@@ -90,35 +90,35 @@ func (w *worker) newTurn(batch []bus.Received) *session.Turn {
 // next returns the messages for the next turn. If there are none, it removes w from the pool. If w
 // is behind another session, it returns none, and w goes on when it is admitted again.
 func (w *worker) next(ctx context.Context) []bus.Received {
-	d := w.pool
+	pl := w.pool
 	for {
-		d.mu.Lock()
-		if len(w.waiting) == 0 || d.env.IsDraining() {
-			delete(d.workers, w.key)
-			d.mu.Unlock()
+		pl.mu.Lock()
+		if len(w.waiting) == 0 || pl.env.IsDraining() {
+			delete(pl.workers, w.key)
+			pl.mu.Unlock()
 			return nil
 		}
 		if w.isBehind() {
-			d.unadmitted = append(d.unadmitted, w)
-			d.markDue(session.Before(w.waiting[0].Message)) // they may decide its question
-			d.mu.Unlock()
+			pl.unadmitted = append(pl.unadmitted, w)
+			pl.markDue(session.Before(w.waiting[0].Message)) // they may decide its question
+			pl.mu.Unlock()
 			return nil
 		}
 		pause := w.debounce()
-		wait := pause - d.env.Now().Sub(w.arrived)
-		if pause > 0 && wait <= 0 && d.More.Load() {
+		wait := pause - pl.env.Now().Sub(w.arrived)
+		if pause > 0 && wait <= 0 && pl.More.Load() {
 			wait = moreWait
 		}
 		if wait <= 0 {
 			batch := w.claim()
-			d.mu.Unlock()
+			pl.mu.Unlock()
 			return batch
 		}
-		d.mu.Unlock()
+		pl.mu.Unlock()
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-		case <-d.env.Draining:
+		case <-pl.env.Draining:
 		case <-w.wake:
 		case <-timer.C:
 		}
@@ -366,22 +366,22 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 	if batch == nil {
 		w.rejoin(ctx, st)
 	}
-	d := w.pool
+	pl := w.pool
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	d.mu.Lock()
+	pl.mu.Lock()
 	w.cancel = cancel
-	d.mu.Unlock()
-	out, err := turn.Run(work, d.env, w.start(st, batch), w)
+	pl.mu.Unlock()
+	out, err := turn.Run(work, pl.env, w.start(st, batch), w)
 	if out.Refused {
 		w.drop(batch)
 	}
 	if err == nil && out.State == turn.Suspended {
-		d.suspend(w, out)
+		pl.suspend(w, out)
 	}
-	d.mu.Lock()
+	pl.mu.Lock()
 	w.cancel, w.resume, w.unanswered = nil, nil, out.Unanswered
-	d.mu.Unlock()
+	pl.mu.Unlock()
 	if err == nil && out.Resume != nil {
 		return w.turn(ctx, out.Resume, nil)
 	}
@@ -392,14 +392,14 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 //
 //go:noinline
 func (w *worker) start(st *session.Turn, batch []bus.Received) *turn.Start {
-	d := w.pool
-	d.mu.Lock()
-	numbered, unanswered := d.Mode(w.key) == Collect, w.unanswered
-	d.mu.Unlock()
-	s := &turn.Start{Turn: *st, Messages: batch, Numbered: numbered, Lease: d.Lease,
-		Settings: d.ConfigOf(w.key), Unanswered: unanswered, HeldCall: w.heldCall}
+	pl := w.pool
+	pl.mu.Lock()
+	numbered, unanswered := pl.Mode(w.key) == Collect, w.unanswered
+	pl.mu.Unlock()
+	s := &turn.Start{Turn: *st, Messages: batch, Numbered: numbered, Lease: pl.Lease,
+		Settings: pl.ConfigOf(w.key), Unanswered: unanswered, HeldCall: w.heldCall}
 	w.heldCall = nil
-	if at, ok := d.Config().ResetAt[st.Address.Account]; ok {
+	if at, ok := pl.Config().ResetAt[st.Address.Account]; ok {
 		s.ResetAt = &at
 	}
 	return s
@@ -408,13 +408,13 @@ func (w *worker) start(st *session.Turn, batch []bus.Received) *turn.Start {
 // rejoin records the messages that the resumed turn st has claimed. If they can't be read, the turn
 // itself fails on them and tells the chat.
 func (w *worker) rejoin(ctx context.Context, st *session.Turn) {
-	d := w.pool
-	batch, err := d.env.Inbox.ClaimedBy(d.env.DB.Read(context.WithoutCancel(ctx)), st.ID)
+	pl := w.pool
+	batch, err := pl.env.Inbox.ClaimedBy(pl.env.DB.Read(context.WithoutCancel(ctx)), st.ID)
 	if err != nil || len(batch) == 0 {
 		return
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
 	w.standalone = batch[0].Message.Origin.Standalone()
 	w.listen(batch)
 }
