@@ -169,7 +169,7 @@ func (s *sender) admit(d *bus.Delivery, now time.Time) time.Duration {
 
 // release ends what admit has begun.
 func (s *sender) release() {
-	s.leave() // a part that could not be saved must not delay other conversations
+	s.freeSlot() // a part that could not be saved must not delay other conversations
 	s.a.release(s.c)
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
@@ -228,7 +228,7 @@ func (s *sender) try(
 	if replaceFile(s.parts, n, err, limits) {
 		s.r.log.WarnContext(ctx, "file refused; a text replaces it", "to", s.to.String(), "err", err)
 		s.recordReply(ctx)
-		s.leave()
+		s.freeSlot()
 		return false
 	}
 	if err != nil {
@@ -488,14 +488,14 @@ func (s *sender) save(
 	if s.slot != nil {
 		s.slot.saved()
 	}
-	s.leave()
+	s.freeSlot()
 	return ok, nil
 }
 
-// leave gives back the slot of a part that was sent.
-func (s *sender) leave() {
+// freeSlot gives back the slot of a part that was sent.
+func (s *sender) freeSlot() {
 	if s.slot != nil {
-		s.slot.leave()
+		s.slot.free()
 		s.slot = nil
 	}
 }

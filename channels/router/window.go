@@ -9,10 +9,10 @@ import (
 	"gateway/bus"
 )
 
-// maxUnnoted is the maximum number of an account's new messages that the platform may have while
+// maxUnrecorded is the maximum number of an account's new messages that the platform may have while
 // neither the sent log nor the table records them. After a kill -9 they are sent twice if the
 // platform has no idempotency keys.
-const maxUnnoted = 5
+const maxUnrecorded = 5
 
 // slowCall is the duration after which a call makes room for another one, so that a slow platform
 // or a large upload delays nobody. The limit allows at least a hundred calls per second; Telegram
@@ -67,7 +67,7 @@ func (w *window) enter(ctx context.Context) (*slot, error) {
 
 // admit admits waiting slots as long as there is room. w.mu is held.
 func (w *window) admit() {
-	for len(w.waiting) > 0 && w.used < maxUnnoted {
+	for len(w.waiting) > 0 && w.used < maxUnrecorded {
 		p := w.waiting[0]
 		w.waiting = w.waiting[1:]
 		p.count(true)
@@ -121,7 +121,7 @@ func (p *slot) record(d *bus.Delivery, id string) {
 	end, err := p.w.sentLog.Record(d, id)
 	if err == nil {
 		p.endEntry = end
-		p.leave()
+		p.free()
 	}
 }
 
@@ -134,8 +134,8 @@ func (p *slot) saved() {
 	}
 }
 
-// leave gives the slot back after the outcome of the call was recorded.
-func (p *slot) leave() {
+// free gives the slot back after the outcome of the call was recorded.
+func (p *slot) free() {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	p.count(false)

@@ -13,8 +13,8 @@ import (
 	"gateway/store"
 )
 
-// maxUnnoted equals the constant in package router.
-const maxUnnoted = 5
+// maxUnrecorded equals the constant in package router.
+const maxUnrecorded = 5
 
 // lock keeps the database from being written until unlock is called.
 func (w *world) lock() (unlock func()) {
@@ -40,7 +40,7 @@ func TestFewAreUnnoted(t *testing.T) {
 		name string
 		log  bool
 		sent int // while the table can't be written
-	}{{"table", false, maxUnnoted}, {"log", true, chats}} {
+	}{{"table", false, maxUnrecorded}, {"log", true, chats}} {
 		t.Run(tt.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				answer := make(chan struct{})
@@ -56,8 +56,8 @@ func TestFewAreUnnoted(t *testing.T) {
 					w.put(thread(fmt.Sprint(i), ""), "hello")
 				}
 				synctest.Wait()
-				if n := len(w.asked("send")); n != maxUnnoted {
-					w.t.Errorf("%d calls are under way, want %d", n, maxUnnoted)
+				if n := len(w.asked("send")); n != maxUnrecorded {
+					w.t.Errorf("%d calls are under way, want %d", n, maxUnrecorded)
 				}
 				unlock := w.lock()
 				close(answer)
