@@ -24,7 +24,7 @@ func configCheck(load app.Loader) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check the configuration without starting anything",
-		Long: `Print mistakes, with which the gateway can't start, and settings that have no effect.
+		Long: `Print the mistakes that keep the gateway from starting, and settings that have no effect.
 The exit code is 2 if there are mistakes, and 1 if there are only settings without effect.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

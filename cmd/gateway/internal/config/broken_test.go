@@ -124,7 +124,7 @@ var brokenTests = []struct {
 	{name: "type from name", file: "[channels.work]\ntoken = 'hunter2'\n",
 		want: `config.toml:1: channels.work.type: ` +
 			`want telegram, discord, whatsapp or terminal; ` +
-			`without a type the name counts, and "work" is none`},
+			`without this key the account's name is its type, and "work" is not a type`},
 	{name: "type", file: "[channels.work]\ntype = 'telegrm'\n",
 		want: `config.toml:2: channels.work.type: ` +
 			`want telegram, discord, whatsapp or terminal, not "telegrm"; did you mean "telegram"?`},

@@ -182,8 +182,8 @@ func (v validator) validateChannel(name string, ch Channel, tokens map[string]st
 		v.report(path("session_reset"), `want a time of day such as "04:00", or "" for never`)
 	}
 	if types := channelTypes(); !slices.Contains(types, ch.Type) {
-		v.report(path("type"), fmt.Sprintf("want %s; without a type the name counts, and %q is none",
-			oneOf(types), ch.Type))
+		v.report(path("type"), fmt.Sprintf("want %s; without this key the account's name is its type, "+
+			"and %q is not a type", oneOf(types), ch.Type))
 		return
 	}
 	if ch.Type == "terminal" {
