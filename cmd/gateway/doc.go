@@ -165,8 +165,8 @@
 //
 // # Packages
 //
-// Imports go down only. The table is in imports_test.go, and each package's comment says what
-// it owns.
+// Imports go down only. The table is in cmd/gateway/internal/checks/imports_test.go, and each
+// package's comment says what it owns.
 //
 //	store, store/fault    database, leases; ends the process at chosen points, in test builds
 //	store/atomicfile      replaces files atomically; store/plainjson encodes JSON for people

@@ -59,7 +59,7 @@ type roll struct {
 // newDice returns the tool "dice".
 func newDice(random func(n int) int) tool.Tool {
 	t := tool.New("dice", "Rolls dice. Use it when chance decides, and never make a number up.",
-		tool.Pure, // it only looks: after a crash it may run again
+		tool.Pure, // it changes nothing: after a crash it may run again
 		func(_ context.Context, _ tool.Call, args roll) (tool.Result, error) {
 			if args.Dice < 1 || args.Dice > 100 || args.Sides < 0 {
 				return tool.Result{}, fmt.Errorf("there are no %d dice with %d sides; want 1 to 100 dice",
