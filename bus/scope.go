@@ -101,8 +101,8 @@ func (s *sessionScopes) scopeOf(
 var openStates = []string{"waiting", "taken"}
 
 // openBefore returns the newest unfinished message that the sender of m wrote in the same chat as
-// the same person, also before this was linked with another one. It leaves out messages in the
-// conversation of a person from whom the sender was unlinked since.
+// the same person, even before that person was linked with another one. It leaves out messages in
+// the conversation of a person from whom the sender was unlinked since.
 func openBefore(tx *store.Tx, m *InboundMessage) (before InboundMessage, found bool, err error) {
 	newest := int64(0)
 	ids := []int64{0, m.Person, cmp.Or(m.Origin.Former, m.Person)}

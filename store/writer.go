@@ -52,7 +52,7 @@ type request struct {
 	noTx     bool // fn runs outside a transaction
 	err      error
 	panicked any           // value with which fn panicked
-	after    []func()      // closed when the request is done; receives when it becomes the leader
+	after    []func()      // to call after the commit: see [Tx.After]
 	wake     chan struct{} // closed when the request is done; receives a value when it leads
 	done     bool
 }
