@@ -321,7 +321,7 @@ func (d *Dispatcher) moveGroup(ctx context.Context, m bus.InboundMessage) error 
 	return err
 }
 
-// hasMoved reports whether all that the group before has moved to its new id already.
+// hasMoved reports whether the group has data under its id now, and none under its id before.
 func (d *Dispatcher) hasMoved(q store.Queryer, before, now session.Key) (bool, error) {
 	if d.pool.Has(before) {
 		return false, nil

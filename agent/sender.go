@@ -18,14 +18,15 @@ import (
 // keeps its place among those that wait for its session. A turn in a group goes on when its author
 // is forgotten: then the payer of its usage changes.
 
-// senders finds out who the senders of waiting messages are now.
+// senders finds the present senders of waiting messages.
 type senders struct {
 	*Deps
 	log *slog.Logger
 }
 
-// update returns r with who its sender is now, if the sender's number is not theirs any more.
-// ok is false if the sender may not write any more: then r is dropped.
+// update returns r with the present number and role of its sender, if the number in r is no longer
+// theirs. ok is false if r no longer waits, or if the sender may no longer write: then update drops
+// r.
 func (s senders) update(
 	ctx context.Context, r bus.Received,
 ) (_ bus.Received, ok bool, err error) {
@@ -86,9 +87,9 @@ func (s senders) payer(q store.Queryer, who budget.Spender) (budget.Spender, err
 	return who, err
 }
 
-// find returns m with the number and the role of who its sender is now, if the person whose
-// number m has was forgotten, or if the sender was unlinked from that person. Otherwise it returns
-// nil. ok reports whether the sender may still write.
+// find returns m with the present number and role of its sender, if the person whose number m has
+// was forgotten, or if the sender was unlinked from that person. Otherwise it returns nil. ok
+// reports whether the sender may still write.
 func (s senders) find(
 	q store.Queryer, m *bus.InboundMessage,
 ) (now *bus.InboundMessage, ok bool, err error) {

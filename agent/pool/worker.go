@@ -321,8 +321,8 @@ func replaced(list []bus.Received, seq int64, now []bus.Received) []bus.Received
 	return slices.Concat(list[:i], now, list[i+1:])
 }
 
-// renew returns r with who its sender is now, if it still waits for the session key. Otherwise it
-// returns none, and the dispatcher hands r out again if it waits for another session.
+// renew returns r with its present sender, if r still waits for the session key. Otherwise it
+// returns none, and the dispatcher hands r out again if r waits for another session.
 func (pl *Pool) renew(ctx context.Context, key session.Key, r bus.Received) []bus.Received {
 	if pl.env.Senders != nil {
 		now, ok, err := pl.env.Senders.Renew(ctx, r)

@@ -55,19 +55,19 @@ type Env struct {
 	Logger   *slog.Logger
 }
 
-// Senders finds out who the senders of waiting messages are now.
+// Senders finds the present senders of waiting messages.
 type Senders interface {
 	// IsCurrent reports whether a message still belongs to the person whose number it has.
 	IsCurrent(q store.Queryer, m *bus.InboundMessage) (bool, error)
 
-	// Renew returns a message that could not be claimed with who its sender is now. ok is false if
-	// the message no longer waits, or has the same sender as before.
+	// Renew returns a message that could not be claimed, with its present sender. ok is false if the
+	// message no longer waits, or has the same sender as before.
 	Renew(ctx context.Context, r bus.Received) (now bus.Received, ok bool, err error)
 }
 
 // Claim binds the waiting message r to a turn. It reports false if r is no longer waiting. It also
 // reports false if the sender of r was forgotten or unlinked after r was handed out. Then r keeps
-// waiting as a message of who its sender is now: see [Senders].
+// waiting as a message of its present sender: see [Senders].
 func (e *Env) Claim(tx *store.Tx, r *bus.Received, turn int64) (bool, error) {
 	if e.Senders != nil {
 		if ok, err := e.Senders.IsCurrent(tx, &r.Message); !ok || err != nil {

@@ -17,28 +17,28 @@ type reader struct {
 	numbered bool // the first messages were collected; number them for the model
 }
 
-// userMessages returns what the model sees of batch, once its files are loaded. Collected messages
-// become one message with numbers; so do the pieces of a split message.
+// userMessages loads the files of batch and returns what the model sees of it, with the ambient
+// messages before each message. Collected messages become one message with numbers.
 func (t *reader) userMessages(ctx context.Context, batch []bus.Received) []llm.Message {
 	if len(batch) == 0 {
 		return nil
 	}
-	said := t.ambient(ctx, batch[len(batch)-1])
+	ambient := t.ambient(ctx, batch[len(batch)-1])
 	if !t.numbered {
 		var list []llm.Message
 		for len(batch) > 0 {
-			var context, part []bus.Received
-			context, said = upTo(said, batch[0].Seq)
+			var before, part []bus.Received
+			before, ambient = upTo(ambient, batch[0].Seq)
 			part, batch = batch, nil
-			if len(said) > 0 {
-				part, batch = upTo(part, said[0].Seq)
+			if len(ambient) > 0 {
+				part, batch = upTo(part, ambient[0].Seq)
 			}
-			list = append(list, prompt.Ambient(context, t.zone())...)
+			list = append(list, prompt.Ambient(before, t.zone())...)
 			list = append(list, t.asQuestions(ctx, part)...)
 		}
 		return list
 	}
-	return append(prompt.Ambient(said, t.zone()), prompt.Numbered(t.asQuestions(ctx, batch))...)
+	return append(prompt.Ambient(ambient, t.zone()), prompt.Numbered(t.asQuestions(ctx, batch))...)
 }
 
 // upTo splits list before the first message after the given Seq.
@@ -95,14 +95,14 @@ func (t *reader) ambient(ctx context.Context, r bus.Received) []bus.Received {
 		return nil
 	}
 	read := t.env.DB.Read(context.WithoutCancel(ctx))
-	heard, err := t.env.Inbox.Ambient(read, r.Message.From, r.Seq, t.env.Now())
+	list, err := t.env.Inbox.Ambient(read, r.Message.From, r.Seq, t.env.Now())
 	if err == nil && t.Session.Speaker != "" {
 		var upTo int64
 		upTo, err = session.AmbientSeen(read, t.Session)
-		heard = slices.DeleteFunc(heard, func(h bus.Received) bool { return h.Seq <= upTo })
+		list = slices.DeleteFunc(list, func(r bus.Received) bool { return r.Seq <= upTo })
 	}
 	if err != nil {
 		t.logger().WarnContext(ctx, "ambient messages could not be read", "err", err)
 	}
-	return heard
+	return list
 }

@@ -72,12 +72,12 @@ func (t *toolRound) runCalls(ctx context.Context, calls []llm.ToolCall) error {
 	if len(calls) == 0 {
 		return nil
 	}
-	free := true
+	concurrent := len(calls) > 1
 	for _, c := range calls {
-		free = free && t.conv.effect(c) == tool.Pure && t.permissions.predict(c) != policy.Ask
+		concurrent = concurrent && t.conv.effect(c) == tool.Pure && t.permissions.predict(c) != policy.Ask
 	}
 	t.preview.showCalls(calls...)
-	if !free || len(calls) == 1 {
+	if !concurrent {
 		for i, c := range calls {
 			if i > 0 && t.mailbox.HasNews() {
 				return t.conv.write(ctx, prompt.FillMissingResults(t.conv.history, ResultSkipped)...)
@@ -92,14 +92,16 @@ func (t *toolRound) runCalls(ctx context.Context, calls []llm.ToolCall) error {
 		}
 		return nil
 	}
-	return t.runSideBySide(ctx, calls)
+	return t.runConcurrently(ctx, calls)
 }
 
 // MaxParallel is the maximum number of concurrent tool calls of a turn, with those whose results
 // wait to be written.
 const MaxParallel = 8
 
-func (t *toolRound) runSideBySide(ctx context.Context, calls []llm.ToolCall) error {
+// runConcurrently makes calls, up to MaxParallel at a time, and writes each result as soon as its
+// call has ended. Results that wait for an answer come last.
+func (t *toolRound) runConcurrently(ctx context.Context, calls []llm.ToolCall) error {
 	type ended struct {
 		call llm.ToolCall
 		done callResult

@@ -85,14 +85,14 @@ func (t *runner) run(ctx context.Context, batch []bus.Received) error {
 		if err := t.begin(ctx, batch); err != nil {
 			return err
 		}
-	} else if given, err := t.mayResume(ctx); given || err != nil {
+	} else if over, err := t.checkResume(ctx); over || err != nil {
 		return err
 	}
 	if err := t.conv.restore(ctx); err != nil {
 		return err
 	}
 	if isClosed(t.conv.history) {
-		return session.ErrEnded // by /stop, after begin or mayResume
+		return session.ErrEnded // by /stop, after begin or checkResume
 	}
 	if batch == nil {
 		if err := t.countRounds(ctx); err != nil {
@@ -128,9 +128,9 @@ func isClosed(history []llm.Message) bool {
 	return n > 0 && history[n-1].Role == llm.Assistant && len(history[n-1].ToolCalls) == 0
 }
 
-// mayResume returns an error for a turn that was stopped before its worker ran. It ends a turn that
-// was resumed too often, and then returns true.
-func (t *runner) mayResume(ctx context.Context) (given bool, err error) {
+// checkResume returns an error for a turn that was stopped before its worker ran. It ends a turn
+// that was resumed too often, and then reports over.
+func (t *runner) checkResume(ctx context.Context) (over bool, err error) {
 	// Unlike [turn.txSoon], this call does not end the trial of a suspected turn.
 	err = t.env.DB.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 		return t.conv.append(tx, &t.Turn, nil, nil)
@@ -360,40 +360,42 @@ func (t *runner) boundary(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil // the next model call reports it
 	}
-	if batch := t.mailbox.Next(true); len(batch) > 0 {
-		err := t.reader.recordStart(ctx, batch)
-		var messages []llm.Message
-		var r recalled
-		if err == nil {
-			t.restrict(batch)
-			messages, r, err = t.reader.loadMessages(ctx, batch)
-		}
-		if err == nil && ctx.Err() != nil { // files may be missing only because of that
-			t.mailbox.Claimed(ctx, ErrGone)
-			return nil // the messages keep waiting, and the next model call reports it
-		}
-		if err != nil {
-			t.mailbox.Claimed(ctx, err)
-			return err
-		}
-		joined := t.Turn
-		joined.ReplyTo = QuoteID(batch[len(batch)-1].Message)
-		err = t.costs.txSoon(ctx, func(tx *store.Tx) error {
-			if err := r.touch(tx); err != nil {
-				return err
-			}
-			return t.conv.append(tx, &joined, batch, messages)
-		})
-		if errors.Is(err, ErrGone) { // the messages were dropped
-			return t.boundary(ctx)
-		}
-		if err != nil {
-			return err
-		}
-		t.Turn = joined
-		t.conv.recall(messages...)
-		t.addWriters(batch)
+	batch := t.mailbox.Next(true)
+	if len(batch) == 0 {
+		return nil
 	}
+	err := t.reader.recordStart(ctx, batch)
+	var messages []llm.Message
+	var r recalled
+	if err == nil {
+		t.restrict(batch)
+		messages, r, err = t.reader.loadMessages(ctx, batch)
+	}
+	if err == nil && ctx.Err() != nil { // files may be missing only because of that
+		t.mailbox.Claimed(ctx, ErrGone)
+		return nil // the messages keep waiting, and the next model call reports it
+	}
+	if err != nil {
+		t.mailbox.Claimed(ctx, err)
+		return err
+	}
+	joined := t.Turn
+	joined.ReplyTo = QuoteID(batch[len(batch)-1].Message)
+	err = t.costs.txSoon(ctx, func(tx *store.Tx) error {
+		if err := r.touch(tx); err != nil {
+			return err
+		}
+		return t.conv.append(tx, &joined, batch, messages)
+	})
+	if errors.Is(err, ErrGone) { // the messages were dropped
+		return t.boundary(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	t.Turn = joined
+	t.conv.recall(messages...)
+	t.addWriters(batch)
 	return nil
 }
 
