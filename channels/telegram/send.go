@@ -59,7 +59,8 @@ func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 // the group.
 const idMark = "/"
 
-// place returns where a message is that Send has sent to an address, and Telegram's id of it there.
+// place returns the address of a message that Send has sent, and its id there. to is the address
+// that Send got, and id is the id that Send returned.
 func place(to bus.Address, id string) (bus.Address, string) {
 	if chat, id, ok := strings.Cut(id, idMark); ok {
 		to.Chat = chat
@@ -95,7 +96,7 @@ func (c *Channel) Remove(ctx context.Context, to bus.Address, id string) error {
 func (c *Channel) Leave(ctx context.Context, id string) error {
 	p := tgbotapi.Params{"chat_id": id}
 	_, err := c.api.call(ctx, callTimeout, "leaveChat", p)
-	// The group has become a supergroup, of which the gateway may not have heard yet.
+	// The group has become a supergroup, and the gateway may not know that yet.
 	if to := migration(err); to != 0 {
 		p["chat_id"] = strconv.FormatInt(to, 10)
 		c.noteMove(move{id, p["chat_id"]})
