@@ -24,7 +24,7 @@ import (
 )
 
 func mcpCommand(load app.Loader) *cobra.Command {
-	return group("mcp", "Be an MCP server, and log in to MCP servers",
+	return group("mcp", "Run as an MCP server, and log in to MCP servers",
 		mcpServeCommand(load), mcpLoginCommand(load))
 }
 
