@@ -30,10 +30,15 @@ import (
 )
 
 func memoryCommand(load app.Loader) *cobra.Command {
-	return group("memory", "Show and search the memory, and undo changes",
+	cmd := group("memory", "Show and search the memory, and undo changes",
 		memoryListCommand(load), memoryShowCommand(load), memoryLogCommand(load),
 		memoryDiffCommand(load), memoryRestoreCommand(load), memorySearchCommand(load),
 		memoryExportCommand(load), memoryReindexCommand(load), memoryForgetCommand(load))
+	cmd.Long = cmd.Short + `.
+
+SCOPE says whose memory it is: a scope that "gateway memory list" prints, such as person-1 or
+chat-telegram+-42, the number of a person, or "shared" for the documents that everybody gets.`
+	return cmd
 }
 
 // sharedScope is the name of the shared documents on the command line.
