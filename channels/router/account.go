@@ -3,6 +3,7 @@ package router
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"sync"
 	"time"
@@ -30,6 +31,7 @@ type account struct {
 	pruneAt int                // number of chats at which full buckets are removed
 	round   int                // how often the account was paused
 	breaker breaker
+	typeEnd limitEnds // for typing indicators
 
 	// Guarded by Router.mu:
 	loaded    int // conversations with a worker because something waits for them
@@ -61,7 +63,7 @@ const (
 func newAccount(a Account, now time.Time) *account {
 	acc := &account{Account: a, typing: make(chan struct{}, maxTyping),
 		typed: rate.NewLimiter(typingRate, typingRate),
-		marks: newMarks(a, now),
+		marks: newMarks(a, now), typeEnd: make(limitEnds),
 		chats: make(map[string]*bucket), pruneAt: maxBuckets, announced: make(map[bus.Address]bool)}
 	acc.marks.other = acc.other
 	acc.editor, _ = a.Channel.(channels.Editor)
@@ -294,9 +296,13 @@ func (a *account) bucket(chat string, now time.Time) *bucket {
 	return c
 }
 
-// showTyping shows the typing indicator unless too many are shown already.
-func (a *account) showTyping(ctx context.Context, to bus.Address, wg *sync.WaitGroup) {
-	if !a.typed.Allow() {
+// showTyping shows the typing indicator unless too many are shown already, or the platform allows
+// none yet.
+func (a *account) showTyping(ctx context.Context, r *Router, to bus.Address) {
+	a.mu.Lock()
+	wait := a.typeEnd.wait(to.Chat, r.now())
+	a.mu.Unlock()
+	if wait > 0 || !a.typed.Allow() {
 		return
 	}
 	select {
@@ -304,10 +310,15 @@ func (a *account) showTyping(ctx context.Context, to bus.Address, wg *sync.WaitG
 	default:
 		return
 	}
-	wg.Go(func() {
+	r.wg.Go(func() {
 		defer func() { <-a.typing }()
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		_ = a.typer.Type(ctx, to) // it is repeated, so a failure is harmless
+		err := a.typer.Type(ctx, to) // it is repeated, so a failure is harmless
+		if limit, ok := errors.AsType[*channels.RateError](err); ok {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.typeEnd.add(limit, to.Chat, r.now())
+		}
 	})
 }

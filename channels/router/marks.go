@@ -25,10 +25,10 @@ type marks struct {
 	wake    bus.Signal                            // when a call may be due
 
 	mu    sync.Mutex
-	all   map[string]*mark     // by conversation and message
-	early []*mark              // marks whose reaction is not due yet, by time
-	queue []*mark              // marks that need a call, in order
-	until map[string]time.Time // end of the platform's rate limit, by chat; "" for all chats
+	all   map[string]*mark // by conversation and message
+	early []*mark          // marks whose reaction is not due yet, by time
+	queue []*mark          // marks that need a call, in order
+	limit limitEnds
 	began time.Time
 }
 
@@ -74,7 +74,7 @@ const (
 
 func newMarks(a Account, now time.Time) *marks {
 	m := &marks{emoji: a.Reaction, wake: bus.NewSignal(), began: now,
-		all: make(map[string]*mark), until: make(map[string]time.Time)}
+		all: make(map[string]*mark), limit: make(limitEnds)}
 	m.reader, _ = a.Channel.(channels.Reader)
 	if a.Reaction != "" {
 		m.reactor, _ = a.Channel.(channels.Reactor)
@@ -242,13 +242,7 @@ func (s *marks) next(
 	wait = s.promote(now)
 	for i := 0; i < len(s.queue); {
 		k := s.queue[i]
-		due := k.next
-		for _, chat := range []string{"", k.to.Chat} {
-			if until := s.until[chat]; until.After(due) {
-				due = until
-			}
-		}
-		left := max(due.Sub(now), paused(k.to))
+		left := max(k.next.Sub(now), s.limit.wait(k.to.Chat, now), paused(k.to))
 		switch {
 		case !k.due(): // no call is needed, at least now
 			s.queue, k.queued = slices.Delete(s.queue, i, i+1), false
@@ -281,12 +275,7 @@ func (s *marks) completed(c *markCall, err error, now time.Time) {
 	limit, limited := errors.AsType[*channels.RateError](err)
 	switch {
 	case limited:
-		chat := c.to.Chat
-		if limit.Account {
-			chat = ""
-		}
-		maps.DeleteFunc(s.until, func(_ string, until time.Time) bool { return !until.After(now) })
-		s.until[chat] = now.Add(max(limit.After, time.Millisecond))
+		s.limit.add(limit, c.to.Chat, now)
 		c.mark.read = c.mark.read || c.read
 		if c.emoji != "" { // an earlier failed call may have set it
 			c.shown, c.failed = c.tries > 0, c.tries > 0

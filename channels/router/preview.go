@@ -239,7 +239,7 @@ func (v *display) showTyping(ctx context.Context, now time.Time) time.Duration {
 	}
 	p.typed = now
 	if v.a.wait(v.to, now) == 0 {
-		v.a.showTyping(ctx, v.to, &v.r.wg)
+		v.a.showTyping(ctx, v.r, v.to)
 	}
 	return typeEvery
 }

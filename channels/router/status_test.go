@@ -401,6 +401,40 @@ func TestTypingFails(t *testing.T) {
 	})
 }
 
+// A typing indicator that the platform limits is not set again before the limit ends. Other chats
+// keep theirs, unless the limit is for the account. No answer waits.
+func TestTypingLimited(t *testing.T) {
+	other := thread("other", "")
+	for _, account := range []bool{false, true} {
+		t.Run(fmt.Sprintf("account %v", account), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				limited := true
+				w.fail = func(_ context.Context, c call) error {
+					if c.kind == "type" && c.to == chatA && limited {
+						limited = false
+						return &channels.RateError{After: 10 * time.Second, Account: account}
+					}
+					return nil
+				}
+				w.start()
+				w.show(chatA, "s", "")
+				w.sleep(time.Second)
+				w.show(other, "t", "")
+				w.sleep(time.Second)
+				w.answer(other, "hello", "t")
+				w.sleep(12 * time.Second)
+				w.answer(chatA, "hello", "s")
+				want := []string{`type "" at 0s`, `type "" at 1s`, `send "hello" at 2s`,
+					`type "" at 12s`, `send "hello" at 14s`}
+				if account {
+					want = slices.Delete(want, 1, 2)
+				}
+				w.wantCalls([]string{"type", "send"}, want...)
+			})
+		})
+	}
+}
+
 // A finisher is a platform that is told when a message is complete, before the next one is sent.
 type finisher struct{ *platform }
 
