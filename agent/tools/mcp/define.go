@@ -79,13 +79,13 @@ func (s *toolset) publish(ctx context.Context, c catalog) {
 	if same(s.shown, &c) {
 		return
 	}
-	s.shown = &c
 	tools, refused := s.define(c)
 	if s.opts.Set != nil {
 		if err := s.opts.Set("mcp/"+s.Name, tools); err != nil {
 			refused = append(refused, s.redactor.scrub(err.Error()))
 		}
 	}
+	s.shown = &c // after what may panic
 	for _, why := range refused {
 		s.opts.Logger.WarnContext(ctx, "mcp tool refused", "server", s.Name, "reason", why)
 	}

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"gateway/agent/tool"
 )
 
 // A raw server answers each method with the text in its table, even if the text is invalid.
@@ -267,6 +269,26 @@ func TestEndlessRefusal(t *testing.T) {
 			t.Errorf("%q: read %d bytes, %v", text, n, err)
 		}
 		_ = resp.Body.Close()
+	}
+}
+
+// TestListPanics checks that a panic over the list of a server's tools is an error of the
+// connection, and that the next attempt works.
+func TestListPanics(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(raw{})
+	t.Cleanup(srv.Close)
+	var lists atomic.Int32
+	c, box := run(t, &Options{HTTP: web(t),
+		Set: func(string, []tool.Tool) error {
+			if lists.Add(1) == 1 {
+				panic("a bug")
+			}
+			return nil
+		}}, Server{Name: "s", URL: srv.URL, Timeout: 20 * time.Second})
+	awaitState(t, c, Connected)
+	if n := lists.Load(); n != 2 || box.count() != 1 {
+		t.Errorf("the tools were set %d times, want 2; there are %d, want 1", n, box.count())
 	}
 }
 

@@ -120,12 +120,21 @@ func self(t *testing.T, name, mode string) Server {
 	}}
 }
 
-// run starts a client that reconnects quickly. The client ends with the test.
+// run starts a client that reconnects quickly. The client ends with the test. Set of opts is called
+// before the toolbox gets the tools.
 func run(t *testing.T, opts *Options, servers ...Server) (*Client, *toolbox) {
 	t.Helper()
 	box := newToolbox(t)
 	o := *cmp.Or(opts, new(Options))
-	o.Set = box.set
+	before := o.Set
+	o.Set = func(source string, tools []tool.Tool) error {
+		if before != nil {
+			if err := before(source, tools); err != nil {
+				return err
+			}
+		}
+		return box.set(source, tools)
+	}
 	c := New(servers, &o)
 	for _, s := range c.servers {
 		s.first = 10 * time.Millisecond

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"time"
 
 	"gateway/bus"
@@ -221,8 +222,16 @@ func (s *server) pause(ctx context.Context, err error) bool {
 	return true
 }
 
-// refresh lists the server's tools, gives them to the agent and stores them.
-func (s *server) refresh(ctx context.Context, l *link) error {
+// refresh lists the server's tools, gives them to the agent and stores them. It returns a panic as
+// an error. Otherwise the list of a server could end the gateway, again after each start.
+func (s *server) refresh(ctx context.Context, l *link) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.opts.Logger.ErrorContext(ctx, "mcp list of tools panicked", "server", s.Name,
+				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			err = errors.New("the gateway failed at its list of tools: see the log")
+		}
+	}()
 	ctx, cancel := context.WithTimeout(ctx, max(startTimeout, s.opts.start))
 	defer cancel()
 	ctx, done := l.bind(ctx)
