@@ -179,7 +179,14 @@ func refuse(ctx context.Context, client *whatsmeow.Client, id types.MessageID) (
 	}()
 	refusal := &waBinary.Node{Tag: "ack", Attrs: waBinary.Attrs{"id": id, "error": "408"}}
 	//lint:ignore SA1019 no other function of the client passes an answer
-	return client.DangerousInternals().ReceiveResponse(ctx, refusal)
+	inner := client.DangerousInternals()
+	if !inner.ReceiveResponse(ctx, refusal) {
+		return false
+	}
+	// If the client then fails to write the message, it closes its channel under its lock. The next
+	// call only takes that lock, so that the answer comes before.
+	inner.ReceiveResponse(ctx, refusal)
+	return true
 }
 
 // longestAck is the longest time to wait for WhatsApp to accept a message, after any number of
