@@ -158,8 +158,8 @@ func (in *intake) refuse(
 ) (_ decision, undo func()) {
 	g := in.gate
 	in.stats.Refused.Add(1)
-	// The gateway stores nothing about a stranger, and a pairing code would change that. The message
-	// may also be a repetition from a person who was erased since.
+	// The gateway stores nothing about a stranger, and a pairing code would change that. The platform
+	// may also repeat the message after the gateway has erased its sender.
 	if d == stranger && !asksToBeForgotten(m.Text) {
 		ok, undo := g.pairingRates.allowRare(identity{in.account, m.Sender.ID}, g.now())
 		if ok {

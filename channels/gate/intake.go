@@ -145,8 +145,8 @@ func (in *intake) publish(ctx context.Context, b channels.Batch) error {
 	return nil
 }
 
-// storeBatch stores the outcome of b, of which list has the messages that need a row. It may change
-// unanswered, as save does.
+// storeBatch stores the outcome of b. list has the messages of b that need a row. storeBatch may
+// change unanswered, as save does.
 func (in *intake) storeBatch(
 	ctx context.Context, b channels.Batch, list []decided, unanswered map[string]string,
 ) error {

@@ -2,6 +2,7 @@ package whatsapp
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.mau.fi/whatsmeow"
@@ -37,12 +38,15 @@ func TestAnswerToEndedWait(t *testing.T) {
 // TestAnswerBeforeClose checks that the client may close the channel of an answer that it has not
 // taken, as it does if it can't write the message. The race detector reports it otherwise.
 func TestAnswerBeforeClose(t *testing.T) {
-	client := whatsmeow.NewClient(&store.Device{}, nil)
-	//lint:ignore SA1019 the client has no other way to wait for an answer
-	inner := client.DangerousInternals()
-	waits := inner.WaitResponse("a")
-	go refuse(t.Context(), client, "a")
-	// Nothing but the client's lock may order the answer and the end of the wait.
-	time.Sleep(100 * time.Millisecond)
-	inner.CancelResponse("a", waits)
+	synctest.Test(t, func(t *testing.T) {
+		client := whatsmeow.NewClient(&store.Device{}, nil)
+		//lint:ignore SA1019 the client has no other way to wait for an answer
+		inner := client.DangerousInternals()
+		waits := inner.WaitResponse("a")
+		go refuse(t.Context(), client, "a")
+		// Nothing but the client's lock may order the answer and the end of the wait, as
+		// synctest.Wait would.
+		time.Sleep(time.Second)
+		inner.CancelResponse("a", waits)
+	})
 }
