@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ import (
 var buildDir = filepath.Join(os.TempDir(), "gateway-test-"+strconv.Itoa(os.Getpid()))
 
 // buildBinary builds the gateway once for all tests and returns the path of the binary. The
-// binary contains the fault points of package fault.
+// binary contains the fault points of package fault. Like a release, it does not use cgo.
 var buildBinary = sync.OnceValues(func() (string, error) {
 	if err := os.Mkdir(buildDir, 0o700); err != nil {
 		return "", err
@@ -37,12 +38,30 @@ var buildBinary = sync.OnceValues(func() (string, error) {
 	}
 	cmd := exec.Command("go", "build", "-tags", "faults", "-ldflags", "-s -w", "-o", path,
 		"gateway/cmd/gateway")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
-	return path, nil
+	return path, rewrite(path)
 })
+
+// rewrite replaces a program by a copy that is written at once. Linux keeps such a file in large
+// pages, so that a start has fewer page faults and takes a quarter less processor time.
+func rewrite(path string) error {
+	program, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	// A program can't run while a process has it open for writing, not even a child that is
+	// about to close it.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, program, 0o700)
+}
 
 // gateway runs a command of the gateway in the home of w, and returns what it prints.
 func (w *world) gateway(args ...string) (string, error) {
