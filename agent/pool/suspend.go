@@ -66,30 +66,50 @@ func (rv review) run(ctx, work context.Context, key session.Key) error {
 	if p == nil || err != nil {
 		return err
 	}
+	if decided, err := rv.isDecided(ctx, work, p); err != nil || !decided {
+		return err
+	}
+	ended, err := rv.wake(ctx, p)
+	if err != nil {
+		return err
+	}
+	rv.resume(work, key, p, ended)
+	return nil
+}
+
+// isDecided reports whether the question of p is decided. If it is open, isDecided tries to decide
+// it. A turn without a readable question resumes, ends and tells the chat.
+func (rv review) isDecided(ctx, work context.Context, p *suspendedTurn) (bool, error) {
 	q, err := question.Find(rv.env.DB.Read(work), p.question.ID)
-	gone := errors.Is(err, question.ErrNone) // erased with its conversation
-	if !gone && err != nil {
-		// A turn whose question can't be read ends and tells the chat.
+	switch {
+	case errors.Is(err, question.ErrNone): // erased with its conversation
+		return true, nil
+	case err != nil:
 		_, err = rv.env.DB.RepairRows(work, rv.env.Logger, err, question.SetAside)
-		if gone = err == nil; err != nil {
-			return err
-		}
+		return err == nil, err
+	case q.State != question.Open:
+		return true, nil
 	}
-	if !gone && q.State == question.Open {
-		if decided, err := rv.decide(ctx, p, q); err != nil || !decided {
-			return err
-		}
-	}
+	return rv.decide(ctx, p, q)
+}
+
+// wake stores that p is no longer suspended. ended reports that a person has stopped it.
+func (rv review) wake(ctx context.Context, p *suspendedTurn) (ended bool, err error) {
 	err = rv.tx(ctx, func(tx *store.Tx) error {
 		return session.WakeTurn(tx, &p.turn, rv.Lease, rv.env.Now())
 	})
-	ended := errors.Is(err, session.ErrEnded) // a person has stopped it
-	if err != nil && !ended {
-		return err
+	if !errors.Is(err, session.ErrEnded) {
+		return false, err
 	}
-	if ended && p.cancel != nil {
+	if p.cancel != nil {
 		p.cancel()
 	}
+	return true, nil
+}
+
+// resume starts a worker for the turn of p, or only for the messages that wait for the turn if it
+// has ended.
+func (rv review) resume(work context.Context, key session.Key, p *suspendedTurn, ended bool) {
 	p.turn.Epoch = rv.Lease.Epoch
 	rv.mu.Lock()
 	defer rv.mu.Unlock()
@@ -104,7 +124,6 @@ func (rv review) run(ctx, work context.Context, key session.Key) error {
 	} else {
 		rv.admit(work) // another session may be behind this one
 	}
-	return nil
 }
 
 // passJobs starts the jobs and hooks that wait for a suspended turn in sessions beside it. It also
@@ -184,28 +203,36 @@ func (rv review) decide(ctx context.Context, p *suspendedTurn, q *question.Quest
 		err = nil
 	}
 	if err == nil && made.answerIndex >= 0 && (decided || gone) {
-		answer := waiting[made.answerIndex]
-		key := p.turn.Session
-		if session.Before(answer.Message) == key {
-			key = session.Of(answer.Message)
-		}
-		var now []bus.Received // the answer with another sender
-		if gone {
-			now = rv.renew(ctx, key, answer)
-		}
-		rv.mu.Lock()
-		if w, ok := rv.workers[key]; ok {
-			w.waiting = replaced(w.waiting, answer.Seq, now)
-		}
-		if other, ok := rv.suspended[key]; ok { // p, unless the group has moved
-			other.waiting = replaced(other.waiting, answer.Seq, now)
-		}
-		if now != nil {
-			rv.markDue(p.turn.Session)
-		}
-		rv.mu.Unlock()
+		rv.removeAnswer(ctx, p, waiting[made.answerIndex], gone)
 	}
 	return !gone, err // if another goroutine decided q, the message goes to the turn
+}
+
+// removeAnswer removes a message from those that wait, because it has decided the question of p. If
+// the message is gone, it decided nothing: the same message with its present sender replaces it, if
+// there is one.
+func (rv review) removeAnswer(
+	ctx context.Context, p *suspendedTurn, answer bus.Received, gone bool,
+) {
+	key := p.turn.Session
+	if session.Before(answer.Message) == key {
+		key = session.Of(answer.Message)
+	}
+	var now []bus.Received
+	if gone {
+		now = rv.renew(ctx, key, answer)
+	}
+	rv.mu.Lock()
+	defer rv.mu.Unlock()
+	if w, ok := rv.workers[key]; ok {
+		w.waiting = replaced(w.waiting, answer.Seq, now)
+	}
+	if other, ok := rv.suspended[key]; ok { // p, unless the group has moved
+		other.waiting = replaced(other.waiting, answer.Seq, now)
+	}
+	if now != nil {
+		rv.markDue(p.turn.Session)
+	}
 }
 
 // behind returns the messages of a group that has moved that wait behind key, its session from
