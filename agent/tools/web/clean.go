@@ -45,7 +45,8 @@ func invisible(r rune) bool {
 	return false
 }
 
-// oneLine returns foreign text as one line of at most most characters, without invisible ones.
+// oneLine returns foreign text as one line without invisible characters. A line of more than most
+// characters is cut and ends with an ellipsis.
 func oneLine(text string, most int) string {
 	return cut(strings.Join(strings.Fields(visible(strings.Map(space, text))), " "), most)
 }
