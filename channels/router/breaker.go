@@ -1,6 +1,7 @@
 package router
 
 import (
+	"context"
 	"time"
 
 	"gateway/bus"
@@ -131,4 +132,37 @@ func (s *suspects) release(c *conversation) bool {
 	}
 	s.untried--
 	return s.untried == 0
+}
+
+// recordReply records that the platform has answered, and wakes the conversations that waited for
+// that.
+func (c *conversation) recordReply(ctx context.Context) {
+	c.a.mu.Lock()
+	closed := c.a.breaker.reached()
+	c.a.mu.Unlock()
+	if !closed {
+		return
+	}
+	c.r.log.InfoContext(ctx, "platform is reachable again", "account", c.a.Name)
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	for _, other := range c.r.conversations {
+		if other.a == c.a {
+			other.wake.Ring()
+		}
+	}
+}
+
+// recordNoReply records that the platform did not answer. It reports whether the platform counts
+// as unreachable.
+func (c *conversation) recordNoReply(ctx context.Context, err error) (unreachable bool) {
+	c.a.mu.Lock()
+	opened := c.a.breaker.failed(c, c.r.now())
+	unreachable = c.a.breaker.open
+	c.a.mu.Unlock()
+	if opened {
+		c.r.log.WarnContext(ctx, "platform is unreachable: one conversation at a time tries, "+
+			"the others wait", "account", c.a.Name, "err", err)
+	}
+	return unreachable
 }

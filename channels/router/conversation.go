@@ -98,7 +98,7 @@ func (c *conversation) run(ctx, work context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
-			wait = min(wait, slotTime)
+			wait = min(wait, workerTime)
 		} else {
 			wait = c.display.show(ctx, work)
 			if ctx.Err() != nil {
@@ -111,7 +111,7 @@ func (c *conversation) run(ctx, work context.Context) {
 		case <-ctx.Done():
 		case <-c.wake:
 		case <-timer.C:
-			if wait == slotTime && c.yield() {
+			if wait == workerTime && c.yield() {
 				timer.Stop()
 				return
 			}

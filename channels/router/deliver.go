@@ -8,7 +8,6 @@ import (
 
 	"gateway/bus"
 	"gateway/channels"
-	"gateway/store/fault"
 )
 
 // How long a message is retried.
@@ -37,7 +36,7 @@ type sender struct {
 	planned        bool          // parts is set
 	sending        bool          // the table has the state "sending" and all progress
 	crashed        bool          // an earlier process crashed during an attempt
-	slot           *slot         // slot of a part that was sent, and that the table lacks; or nil
+	permit         *permit       // of the last attempt; nil if that needed none
 	parts          []part
 	searched       *Secrets // for which parts were searched; nil: some were stored earlier
 	shown          messages // the messages of its preview
@@ -75,7 +74,7 @@ func (s *sender) deliver(ctx context.Context, d *bus.Delivery) time.Duration {
 // begin counts the crash and gives d up after the third one in a row. wait is how long to wait if
 // that could not be stored.
 func (s *sender) begin(ctx context.Context, d *bus.Delivery) (over bool, wait time.Duration) {
-	s.uncertainSince = time.Time{}
+	s.uncertainSince, s.permit = time.Time{}, nil
 	tried := d.State == bus.Sending && d.ID <= s.r.position.first // by an earlier process
 	if tried || d.Attempts > 0 {
 		s.uncertainSince = d.Created
@@ -137,7 +136,7 @@ func (s *sender) mustWait(
 	if wait := s.admit(d, now); wait > 0 {
 		return wait
 	}
-	if s.reserved || !s.needsSlot(d) {
+	if s.reserved || !s.sendsNew(d) {
 		return s.a.wait(s.to, now)
 	}
 	wait := s.a.reserve(&s.c.reservation, s.to, limits, now)
@@ -145,8 +144,8 @@ func (s *sender) mustWait(
 	return wait
 }
 
-// needsSlot reports whether the next attempt at d will probably send a new message.
-func (s *sender) needsSlot(d *bus.Delivery) bool {
+// sendsNew reports whether the next attempt at d will probably send a new message.
+func (s *sender) sendsNew(d *bus.Delivery) bool {
 	n := len(d.IDs)
 	return n >= s.shown.usable && (!s.planned || n < len(s.parts))
 }
@@ -165,7 +164,7 @@ func (s *sender) admit(d *bus.Delivery, now time.Time) time.Duration {
 
 // release ends what admit has begun.
 func (s *sender) release() {
-	s.freeSlot() // a part that could not be saved must not delay other conversations
+	s.permit.free() // a part that could not be saved must not delay other conversations
 	s.a.release(s.c)
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
@@ -176,8 +175,7 @@ func (s *sender) release() {
 	}
 }
 
-// try makes the next attempt at d. over reports that d needs no further one. The table is marked
-// before the attempt, so that the next process knows which delivery crashed this one.
+// try makes the next attempt at d. over reports that d needs no further one.
 func (s *sender) try(
 	ctx context.Context, d *bus.Delivery, limits channels.Limits,
 ) (over bool) {
@@ -185,65 +183,60 @@ func (s *sender) try(
 		return leaveGroup(ctx, s, d)
 	}
 	start := s.r.now()
-	if !s.sending && (!s.planned || len(d.IDs) < len(s.parts)) {
-		if ok, err := s.markSending(ctx, d); !ok {
-			return err == nil
-		}
-	}
-	if !s.planned {
-		if err := s.split(ctx, d, limits); err != nil {
-			return s.failed(ctx, d, err)
-		}
-		if s.needsSlot(d) && !s.reserved {
-			return false
-		}
+	if ready, over := s.prepare(ctx, d, limits); !ready {
+		return over
 	}
 	n := len(d.IDs)
 	if n >= len(s.parts) { // all parts are sent, but that is not stored yet
 		return s.finish(ctx, d, start)
 	}
-	if !s.sending {
-		if ok, err := s.markSending(ctx, d); !ok {
-			return err == nil
-		}
-	}
-	s.reserved = s.reserved && n < s.shown.usable
-	fault.Point("sending")
-	var id string
-	err := s.c.withRecover(ctx, func() (err error) {
-		id, err = s.showPart(ctx, d, n)
-		return err
-	})
-	if s.slot != nil {
-		s.slot.answer()
-	}
-	if errors.Is(err, errGone) {
+	id, err := s.attempt(ctx, d, n)
+	switch {
+	case errors.Is(err, errGone):
 		s.shown.dropFrom(n)
 		return false
-	}
-	if replaceFile(s.parts, n, err, limits) {
+	case replaceFile(s.parts, n, err, limits):
 		s.r.log.WarnContext(ctx, "file refused; a text replaces it", "to", s.to.String(), "err", err)
-		s.recordReply(ctx)
-		s.freeSlot()
+		s.c.recordReply(ctx)
+		s.permit.free()
 		return false
-	}
-	if err != nil {
+	case err != nil:
 		return s.failed(ctx, d, err)
 	}
-	fault.Point("sent")
-	if s.slot != nil {
-		s.slot.record(d, id)
-	}
-	fault.Point("recorded")
-	s.recordReply(ctx)
-	s.uncertainSince = time.Time{}
-	d.IDs = append(d.IDs, id)
-	d.Attempts, d.Crashes, d.Error, s.sending = 0, 0, "", false
+	s.recordSent(ctx, d, id)
 	if n+1 < len(s.parts) { // store it now: the next part may have to wait long
 		ok, err := s.markSending(ctx, d)
 		return !ok && err == nil
 	}
 	return s.finish(ctx, d, start)
+}
+
+// prepare splits d and marks it in the table, unless that was done. The mark comes before the
+// attempt, so that the next process knows which delivery crashed this one. If ready is false, there
+// is no attempt now, and over is the result of try.
+func (s *sender) prepare(
+	ctx context.Context, d *bus.Delivery, limits channels.Limits,
+) (ready, over bool) {
+	mark := func() (ok, over bool) {
+		if s.sending || s.planned && len(d.IDs) >= len(s.parts) {
+			return true, false
+		}
+		ok, err := s.markSending(ctx, d)
+		return ok, !ok && err == nil
+	}
+	if ok, over := mark(); !ok { // splitting can crash the process, too
+		return false, over
+	}
+	if s.planned {
+		return true, false
+	}
+	if err := s.split(ctx, d, limits); err != nil {
+		return false, s.failed(ctx, d, err)
+	}
+	if s.sendsNew(d) && !s.reserved {
+		return false, false
+	}
+	return mark() // again if the split must be stored
 }
 
 // split plans the parts of d.

@@ -35,7 +35,7 @@ func leaveGroup(ctx context.Context, s *sender, d *bus.Delivery) (over bool) {
 		return s.failed(ctx, d, err)
 	}
 	fault.Point("left")
-	s.recordReply(ctx)
+	s.c.recordReply(ctx)
 	d.State, d.Attempts, d.Crashes, d.Error = bus.Sent, 0, 0, ""
 	if _, err := s.save(ctx, d); err != nil {
 		return false

@@ -13,8 +13,8 @@ const (
 	// maxLoaded is the maximum number of an account's conversations that have a worker because
 	// something waits for them. Each one takes some 10 KB for a message and a goroutine.
 	maxLoaded = 1024
-	// slotTime is how long an unreachable conversation keeps its worker while others wait for one.
-	slotTime = 10 * time.Second
+	// workerTime is how long an unreachable conversation keeps its worker while others wait for one.
+	workerTime = 10 * time.Second
 	// yieldAtOnce is how many conversations may give up their workers before another one gets one.
 	yieldAtOnce = 64
 	// fullScanInterval is how often the router reads all waiting messages, in case it missed one.

@@ -42,7 +42,7 @@ func (c *conversation) behind(ctx context.Context, id int64) time.Duration {
 		c.r.log.ErrorContext(ctx, "outbox could not be read", "to", other.String(), "err", err)
 		return firstRetry
 	case first != nil && first.ID < id:
-		return slotTime
+		return workerTime
 	}
 	return 0
 }

@@ -12,6 +12,18 @@ import (
 	"gateway/store/fault"
 )
 
+// recordSent records that the next part of d was sent, with the id of its message. The table lacks
+// it until the next save.
+func (s *sender) recordSent(ctx context.Context, d *bus.Delivery, id string) {
+	fault.Point("sent")
+	s.permit.record(d, id)
+	fault.Point("recorded")
+	s.c.recordReply(ctx)
+	s.uncertainSince = time.Time{}
+	d.IDs = append(d.IDs, id)
+	d.Attempts, d.Crashes, d.Error, s.sending = 0, 0, "", false
+}
+
 // finish ends d after all its parts were sent.
 func (s *sender) finish(ctx context.Context, d *bus.Delivery, start time.Time) (over bool) {
 	if err := s.removeRest(ctx, d.IDs); err != nil {
@@ -49,7 +61,7 @@ func (s *sender) failed(ctx context.Context, d *bus.Delivery, err error) (over b
 	if limit, ok := errors.AsType[*channels.RateError](err); ok && limit.After > 0 {
 		wait = limit.After
 		s.a.pause(limit, s.to, now)
-		s.recordReply(ctx)
+		s.c.recordReply(ctx)
 	} else {
 		if errors.Is(err, channels.ErrUncertain) {
 			s.r.uncertain(ctx, d)
@@ -58,8 +70,8 @@ func (s *sender) failed(ctx context.Context, d *bus.Delivery, err error) (over b
 		wait = backoff(d.Attempts)
 		s.retryAt = now.Add(wait)
 		if errors.Is(err, channels.ErrRefused) {
-			s.recordReply(ctx)
-		} else if s.recordNoReply(ctx, err) {
+			s.c.recordReply(ctx)
+		} else if s.c.recordNoReply(ctx, err) {
 			// The breaker decides who tries next. With few conversations, one must be ready for that.
 			s.retryAt = now.Add(min(wait, lastProbe+probePoll))
 		}
@@ -147,10 +159,8 @@ func (s *sender) save(
 		s.retryAt = s.r.now().Add(firstRetry)
 		return false, err
 	}
-	if s.slot != nil {
-		s.slot.saved()
-	}
-	s.freeSlot()
+	s.permit.saved()
+	s.permit.free()
 	return ok, nil
 }
 
@@ -171,45 +181,4 @@ func (s *sender) markWaiting(ctx context.Context, d *bus.Delivery) {
 	if _, err := s.save(ctx, d); err == nil { // otherwise a crash counts as an attempt
 		s.sending = false
 	}
-}
-
-// freeSlot gives back the slot of a part that was sent.
-func (s *sender) freeSlot() {
-	if s.slot != nil {
-		s.slot.free()
-		s.slot = nil
-	}
-}
-
-// recordReply records that the platform has answered, and wakes the conversations that waited for
-// that.
-func (s *sender) recordReply(ctx context.Context) {
-	s.a.mu.Lock()
-	closed := s.a.breaker.reached()
-	s.a.mu.Unlock()
-	if !closed {
-		return
-	}
-	s.r.log.InfoContext(ctx, "platform is reachable again", "account", s.a.Name)
-	s.r.mu.Lock()
-	defer s.r.mu.Unlock()
-	for _, other := range s.r.conversations {
-		if other.a == s.a {
-			other.wake.Ring()
-		}
-	}
-}
-
-// recordNoReply records that the platform did not answer. It reports whether the platform counts
-// as unreachable.
-func (s *sender) recordNoReply(ctx context.Context, err error) (unreachable bool) {
-	s.a.mu.Lock()
-	opened := s.a.breaker.failed(s.c, s.r.now())
-	unreachable = s.a.breaker.open
-	s.a.mu.Unlock()
-	if opened {
-		s.r.log.WarnContext(ctx, "platform is unreachable: one conversation at a time tries, "+
-			"the others wait", "account", s.a.Name, "err", err)
-	}
-	return unreachable
 }

@@ -9,6 +9,7 @@ import (
 
 	"gateway/bus"
 	"gateway/channels"
+	"gateway/store/fault"
 )
 
 // errGone reports that a message of the preview can no longer be edited.
@@ -25,6 +26,19 @@ func (c *conversation) withRecover(ctx context.Context, f func() error) (err err
 		}
 	}()
 	return f()
+}
+
+// attempt shows the part of d with index n. It returns the id of the message.
+func (s *sender) attempt(ctx context.Context, d *bus.Delivery, n int) (id string, err error) {
+	s.reserved = s.reserved && n < s.shown.usable
+	s.permit = nil // the last attempt has given its own back
+	fault.Point("sending")
+	err = s.c.withRecover(ctx, func() (err error) {
+		id, err = s.showPart(ctx, d, n)
+		return err
+	})
+	s.permit.answer()
+	return id, err
 }
 
 // showPart shows the part of d with index n. It edits the preview's message with that index if
@@ -84,7 +98,7 @@ func (s *sender) send(
 		}
 	}
 	if !s.a.deduplicates {
-		if s.slot, err = s.a.window.enter(ctx); err != nil {
+		if s.permit, err = s.a.window.enter(ctx); err != nil {
 			return "", err
 		}
 	}

@@ -29,13 +29,14 @@ type window struct {
 
 	mu      sync.Mutex
 	used    int // calls that are not slow, and answers that neither the log nor the table has
-	waiting []*slot
+	waiting []*permit
 }
 
-// A slot is the right to send one message.
-type slot struct {
+// A permit is the right to send one message. Its methods do nothing if it is nil: no permit was
+// needed.
+type permit struct {
 	w        *window
-	turn     chan struct{} // closed when the slot may be used
+	turn     chan struct{} // closed when the permit may be used
 	endEntry func()        // ends the entry in the sent log; nil if there is none
 
 	// Guarded by w.mu:
@@ -45,9 +46,9 @@ type slot struct {
 	answered bool
 }
 
-// enter returns a slot as soon as there is room.
-func (w *window) enter(ctx context.Context) (*slot, error) {
-	p := &slot{w: w, turn: make(chan struct{})}
+// enter returns a permit as soon as there is room.
+func (w *window) enter(ctx context.Context) (*permit, error) {
+	p := &permit{w: w, turn: make(chan struct{})}
 	w.mu.Lock()
 	w.waiting = append(w.waiting, p)
 	w.admit()
@@ -61,11 +62,11 @@ func (w *window) enter(ctx context.Context) (*slot, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.due = time.Now().Add(slowCall)
-	p.timer = time.AfterFunc(slowCall, p.yieldSlot)
+	p.timer = time.AfterFunc(slowCall, p.yield)
 	return p, nil
 }
 
-// admit admits waiting slots as long as there is room. w.mu is held.
+// admit admits waiting permits as long as there is room. w.mu is held.
 func (w *window) admit() {
 	for len(w.waiting) > 0 && w.used < maxUnrecorded {
 		p := w.waiting[0]
@@ -76,7 +77,7 @@ func (w *window) admit() {
 }
 
 // count adds p to used or removes it. p.w.mu is held.
-func (p *slot) count(counted bool) {
+func (p *permit) count(counted bool) {
 	switch {
 	case counted && !p.counted:
 		p.w.used++
@@ -86,8 +87,8 @@ func (p *slot) count(counted bool) {
 	p.counted = counted
 }
 
-// yieldSlot makes room for another call because this one takes long.
-func (p *slot) yieldSlot() {
+// yield makes room for another call because this one takes long.
+func (p *permit) yield() {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	if p.answered {
@@ -103,7 +104,10 @@ func (p *slot) yieldSlot() {
 }
 
 // answer records that the call has ended.
-func (p *slot) answer() {
+func (p *permit) answer() {
+	if p == nil {
+		return
+	}
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	p.timer.Stop()
@@ -114,8 +118,8 @@ func (p *slot) answer() {
 // record records in the sent log that the platform has accepted the next part of d under the given
 // id, and makes room for another call. Without a log, or if it is full, there is room only when the
 // table has the id.
-func (p *slot) record(d *bus.Delivery, id string) {
-	if p.w.sentLog == nil {
+func (p *permit) record(d *bus.Delivery, id string) {
+	if p == nil || p.w.sentLog == nil {
 		return
 	}
 	end, err := p.w.sentLog.Record(d, id)
@@ -127,26 +131,29 @@ func (p *slot) record(d *bus.Delivery, id string) {
 
 // saved records that the table has the outcome of the call. Without saved, the entry stays in the
 // sent log, for the next process.
-func (p *slot) saved() {
-	if p.endEntry != nil {
+func (p *permit) saved() {
+	if p != nil && p.endEntry != nil {
 		p.endEntry()
 		p.endEntry = nil
 	}
 }
 
-// free gives the slot back after the outcome of the call was recorded.
-func (p *slot) free() {
+// free gives the permit back after the outcome of the call was recorded.
+func (p *permit) free() {
+	if p == nil {
+		return
+	}
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	p.count(false)
 	p.w.admit()
 }
 
-// giveUp stops waiting for the slot.
-func (p *slot) giveUp() {
+// giveUp stops waiting for the permit.
+func (p *permit) giveUp() {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
-	p.w.waiting = slices.DeleteFunc(p.w.waiting, func(other *slot) bool { return other == p })
+	p.w.waiting = slices.DeleteFunc(p.w.waiting, func(other *permit) bool { return other == p })
 	p.count(false) // it may just have been admitted
 	p.w.admit()
 }
