@@ -166,18 +166,18 @@ func (a *account) reserve(
 	}
 }
 
-// admit returns how long c must wait before its next attempt: see [breaker].
-func (a *account) admit(c *conversation, now time.Time) time.Duration {
+// admit returns how long w must wait before its next attempt: see [breaker].
+func (a *account) admit(w *worker, now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.breaker.admit(c, now)
+	return a.breaker.admit(w, now)
 }
 
-// release records that c is not attempting a delivery any more.
-func (a *account) release(c *conversation) {
+// release records that w is not attempting a delivery any more.
+func (a *account) release(w *worker) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.breaker.release(c)
+	a.breaker.release(w)
 }
 
 // isUnreachable reports whether the platform is unreachable.
@@ -204,14 +204,14 @@ func (a *account) isIdle(r *Router, to bus.Address) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	idle := !a.announced[to] && r.suspects.untried == 0 && r.suspects.trying == nil
-	if c, ok := r.conversations[to]; ok {
-		idle = idle && c.isIdle()
+	if w, ok := r.workers[to]; ok {
+		idle = idle && w.isIdle()
 	} else {
 		idle = idle && !a.backlog.pending && a.loaded+len(a.announced) < maxLoaded
 	}
 	if other, ok := a.other(to); ok && idle {
-		c := r.conversations[other]
-		idle = !a.announced[other] && (c == nil && !a.backlog.pending || c != nil && c.isIdle())
+		w := r.workers[other]
+		idle = !a.announced[other] && (w == nil && !a.backlog.pending || w != nil && w.isIdle())
 	}
 	if idle {
 		a.announced[to] = true

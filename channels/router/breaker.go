@@ -24,38 +24,38 @@ const (
 type breaker struct {
 	failing map[bus.Address]bool // conversations that have failed since the last success
 	open    bool
-	probing *conversation
+	probing *worker
 	next    time.Time     // when the next probe may begin
 	wait    time.Duration // from the last probe to the next
 	outages int           // how often b was closed again
 }
 
-// admit returns how long c must wait before its next attempt. If it returns 0 and the breaker is
-// open, c is the probe until release.
-func (b *breaker) admit(c *conversation, now time.Time) time.Duration {
+// admit returns how long w must wait before its next attempt. If it returns 0 and the breaker is
+// open, w is the probe until release.
+func (b *breaker) admit(w *worker, now time.Time) time.Duration {
 	switch {
-	case !b.open || b.probing == c:
+	case !b.open || b.probing == w:
 		return 0
 	case b.probing != nil:
 		return probePoll
 	case b.next.After(now):
 		return b.next.Sub(now)
 	}
-	b.probing = c
+	b.probing = w
 	return 0
 }
 
-// release records that c is not attempting a delivery any more.
-func (b *breaker) release(c *conversation) {
-	if b.probing == c {
+// release records that w is not attempting a delivery any more.
+func (b *breaker) release(w *worker) {
+	if b.probing == w {
 		b.probing = nil
 	}
 }
 
-// failed records that c did not reach the platform. It reports whether that opens b.
-func (b *breaker) failed(c *conversation, now time.Time) (opened bool) {
+// failed records that w did not reach the platform. It reports whether that opens b.
+func (b *breaker) failed(w *worker, now time.Time) (opened bool) {
 	if b.open {
-		if b.probing == c {
+		if b.probing == w {
 			b.wait = min(2*b.wait, lastProbe)
 			b.next = now.Add(b.wait)
 		}
@@ -64,7 +64,7 @@ func (b *breaker) failed(c *conversation, now time.Time) (opened bool) {
 	if b.failing == nil {
 		b.failing = make(map[bus.Address]bool)
 	}
-	b.failing[c.to] = true
+	b.failing[w.to] = true
 	if len(b.failing) < breakAfter {
 		return false
 	}
@@ -98,7 +98,7 @@ const (
 // suspects makes sure that deliveries that may crash the process are tried alone. Router.mu guards
 // it.
 type suspects struct {
-	trying  *conversation
+	trying  *worker
 	untried int       // suspects not tried since the start
 	until   time.Time // end of the others' wait
 }
@@ -106,11 +106,11 @@ type suspects struct {
 // start records the number of suspects at the start.
 func (s *suspects) start(n int, now time.Time) { s.untried, s.until = n, now.Add(suspectTime) }
 
-// admit returns how long c must wait before it may try d.
-func (s *suspects) admit(c *conversation, d *bus.Delivery, now time.Time) time.Duration {
+// admit returns how long w must wait before it may try d.
+func (s *suspects) admit(w *worker, d *bus.Delivery, now time.Time) time.Duration {
 	switch {
-	case d.Crashes >= suspectAfter && (s.trying == nil || s.trying == c):
-		s.trying = c
+	case d.Crashes >= suspectAfter && (s.trying == nil || s.trying == w):
+		s.trying = w
 		return 0
 	case d.Crashes >= suspectAfter:
 		return firstRetry
@@ -120,10 +120,10 @@ func (s *suspects) admit(c *conversation, d *bus.Delivery, now time.Time) time.D
 	return 0
 }
 
-// release records that c is not attempting a delivery any more. It reports whether that ends the
-// wait of the others. It reports that once, because each report wakes c, too.
-func (s *suspects) release(c *conversation) bool {
-	if s.trying != c {
+// release records that w is not attempting a delivery any more. It reports whether that ends the
+// wait of the others. It reports that once, because each report wakes w, too.
+func (s *suspects) release(w *worker) bool {
+	if s.trying != w {
 		return false
 	}
 	s.trying = nil
@@ -136,18 +136,18 @@ func (s *suspects) release(c *conversation) bool {
 
 // recordReply records that the platform has answered, and wakes the conversations that waited for
 // that.
-func (c *conversation) recordReply(ctx context.Context) {
-	c.a.mu.Lock()
-	closed := c.a.breaker.reached()
-	c.a.mu.Unlock()
+func (w *worker) recordReply(ctx context.Context) {
+	w.a.mu.Lock()
+	closed := w.a.breaker.reached()
+	w.a.mu.Unlock()
 	if !closed {
 		return
 	}
-	c.r.log.InfoContext(ctx, "platform is reachable again", "account", c.a.Name)
-	c.r.mu.Lock()
-	defer c.r.mu.Unlock()
-	for _, other := range c.r.conversations {
-		if other.a == c.a {
+	w.r.log.InfoContext(ctx, "platform is reachable again", "account", w.a.Name)
+	w.r.mu.Lock()
+	defer w.r.mu.Unlock()
+	for _, other := range w.r.workers {
+		if other.a == w.a {
 			other.wake.Ring()
 		}
 	}
@@ -155,14 +155,14 @@ func (c *conversation) recordReply(ctx context.Context) {
 
 // recordNoReply records that the platform did not answer. It reports whether the platform counts
 // as unreachable.
-func (c *conversation) recordNoReply(ctx context.Context, err error) (unreachable bool) {
-	c.a.mu.Lock()
-	opened := c.a.breaker.failed(c, c.r.now())
-	unreachable = c.a.breaker.open
-	c.a.mu.Unlock()
+func (w *worker) recordNoReply(ctx context.Context, err error) (unreachable bool) {
+	w.a.mu.Lock()
+	opened := w.a.breaker.failed(w, w.r.now())
+	unreachable = w.a.breaker.open
+	w.a.mu.Unlock()
 	if opened {
-		c.r.log.WarnContext(ctx, "platform is unreachable: one conversation at a time tries, "+
-			"the others wait", "account", c.a.Name, "err", err)
+		w.r.log.WarnContext(ctx, "platform is unreachable: one conversation at a time tries, "+
+			"the others wait", "account", w.a.Name, "err", err)
 	}
 	return unreachable
 }

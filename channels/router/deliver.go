@@ -21,7 +21,7 @@ const (
 
 // A sender attempts the deliveries of a conversation, one after another.
 type sender struct {
-	c  *conversation
+	w  *worker
 	r  *Router
 	a  *account
 	to bus.Address
@@ -48,7 +48,7 @@ func (s *sender) deliver(ctx context.Context, d *bus.Delivery) time.Duration {
 	defer s.release()
 	limits := s.a.limits(s.to)
 	if s.current != d {
-		if wait := s.c.display.stopPreviews(ctx, d.Message.Stops); wait > 0 {
+		if wait := s.w.display.stopPreviews(ctx, d.Message.Stops); wait > 0 {
 			if d.Fresh { // it has to wait after all, and may be dropped meanwhile
 				d.Fresh, s.sending = false, true
 				s.markWaiting(ctx, d)
@@ -110,7 +110,7 @@ func (s *sender) begin(ctx context.Context, d *bus.Delivery) (over bool, wait ti
 	s.planned, s.sending, s.parts = false, d.Fresh, nil
 	s.crashed = d.Crashes > 0
 	if stream := d.Message.Stream; stream != "" {
-		if shown := s.c.display.claimPreview(stream); s.a.editor != nil {
+		if shown := s.w.display.claimPreview(stream); s.a.editor != nil {
 			s.shown = shown
 		}
 	}
@@ -129,7 +129,7 @@ func (s *sender) mustWait(
 		return wait
 	}
 	if len(d.IDs) == 0 { // otherwise people would read another message between its parts
-		if wait := s.c.behind(ctx, d.ID); wait > 0 {
+		if wait := s.w.behind(ctx, d.ID); wait > 0 {
 			return wait
 		}
 	}
@@ -139,7 +139,7 @@ func (s *sender) mustWait(
 	if s.reserved || !s.sendsNew(d) {
 		return s.a.wait(s.to, now)
 	}
-	wait := s.a.reserve(&s.c.reservation, s.to, limits, now)
+	wait := s.a.reserve(&s.w.reservation, s.to, limits, now)
 	s.reserved = wait == 0
 	return wait
 }
@@ -154,22 +154,22 @@ func (s *sender) sendsNew(d *bus.Delivery) bool {
 // while a suspect is tried.
 func (s *sender) admit(d *bus.Delivery, now time.Time) time.Duration {
 	s.r.mu.Lock()
-	wait := s.r.suspects.admit(s.c, d, now)
+	wait := s.r.suspects.admit(s.w, d, now)
 	s.r.mu.Unlock()
 	if wait > 0 {
 		return wait
 	}
-	return s.a.admit(s.c, now)
+	return s.a.admit(s.w, now)
 }
 
 // release ends what admit has begun.
 func (s *sender) release() {
 	s.permit.free() // a part that could not be saved must not delay other conversations
-	s.a.release(s.c)
+	s.a.release(s.w)
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
-	if s.r.suspects.release(s.c) {
-		for _, other := range s.r.conversations {
+	if s.r.suspects.release(s.w) {
+		for _, other := range s.r.workers {
 			other.wake.Ring()
 		}
 	}
@@ -197,7 +197,7 @@ func (s *sender) try(
 		return false
 	case replaceFile(s.parts, n, err, limits):
 		s.r.log.WarnContext(ctx, "file refused; a text replaces it", "to", s.to.String(), "err", err)
-		s.c.recordReply(ctx)
+		s.w.recordReply(ctx)
 		s.permit.free()
 		return false
 	case err != nil:
@@ -245,7 +245,7 @@ func (s *sender) split(ctx context.Context, d *bus.Delivery, limits channels.Lim
 	if s.searched = s.r.secrets.Load(); known > 0 {
 		s.searched = nil
 	}
-	err := s.c.withRecover(ctx, func() error {
+	err := s.w.withRecover(ctx, func() error {
 		s.parts = s.plan(ctx, d, limits)
 		return nil
 	})

@@ -16,7 +16,7 @@ import (
 // While a conversation can't show anything, it keeps only the newest progress of each answer,
 // also if several answers grow at the same time.
 func TestUpdatesAreBounded(t *testing.T) {
-	c := &conversation{wake: make(chan struct{}, 1)}
+	c := &worker{wake: make(chan struct{}, 1)}
 	for range 100 {
 		for _, stream := range []string{"a", "b"} {
 			c.update(bus.Progress{Stream: stream, Text: "old"})
@@ -134,7 +134,7 @@ func TestFoundOutdated(t *testing.T) {
 	r.mu.Unlock()
 	a.addAhead(r, found)
 	r.mu.Lock()
-	r.conversation(ctx, ctx, a, to) // a preview would create it, too
+	r.worker(ctx, ctx, a, to) // a preview would create it, too
 	r.mu.Unlock()
 	r.wg.Wait()
 	d.State, d.Parts, d.IDs = bus.Sending, []string{"one", "two"}, []string{"9"}

@@ -21,7 +21,7 @@ func leaveGroup(ctx context.Context, s *sender, d *bus.Delivery) (over bool) {
 		}
 	}
 	fault.Point("leaving")
-	err := s.c.withRecover(ctx, func() error {
+	err := s.w.withRecover(ctx, func() error {
 		leaver, ok := s.a.Channel.(channels.Leaver)
 		if !ok {
 			return fmt.Errorf("%w: groups can't be left here", channels.ErrRefused)
@@ -35,7 +35,7 @@ func leaveGroup(ctx context.Context, s *sender, d *bus.Delivery) (over bool) {
 		return s.failed(ctx, d, err)
 	}
 	fault.Point("left")
-	s.c.recordReply(ctx)
+	s.w.recordReply(ctx)
 	d.State, d.Attempts, d.Crashes, d.Error = bus.Sent, 0, 0, ""
 	if _, err := s.save(ctx, d); err != nil {
 		return false

@@ -85,7 +85,7 @@ func (a *account) addAhead(r *Router, list []bus.Delivery) {
 	a.backlog.last = len(list) < bus.MaxFirsts
 	for _, d := range list {
 		to := d.Message.To
-		_, running := r.conversations[to]
+		_, running := r.workers[to]
 		a.backlog.ahead = append(a.backlog.ahead, found{d, running})
 		a.backlog.cursor, a.read = to, max(a.read, d.ID)
 	}
@@ -108,17 +108,17 @@ func (r *Router) assignAhead(ctx, work context.Context, a *account) (more bool) 
 		f := w.ahead[0]
 		w.ahead = w.ahead[1:]
 		to := f.first.Message.To
-		c, running := r.conversations[to]
+		w, running := r.workers[to]
 		if running || f.stale {
 			if !running {
-				c = r.conversation(ctx, work, a, to)
+				w = r.worker(ctx, work, a, to)
 			}
-			c.expectMore()
+			w.expectMore()
 			continue
 		}
-		c = r.conversation(ctx, work, a, to)
-		c.assign(&f.first)
-		c.more = true
+		w = r.worker(ctx, work, a, to)
+		w.assign(&f.first)
+		w.more = true
 	}
 	return false
 }
@@ -136,9 +136,9 @@ func (r *Router) rescan(ctx context.Context) error {
 	}
 	if n != r.position.changes {
 		r.mu.Lock()
-		for _, c := range r.conversations {
-			c.check = true
-			c.expectMore()
+		for _, w := range r.workers {
+			w.check = true
+			w.expectMore()
 		}
 		for _, a := range r.accounts {
 			a.backlog.invalidate(func(bus.Address) bool { return true })

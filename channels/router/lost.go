@@ -65,7 +65,7 @@ func (s *sender) resendLost(ctx context.Context, part bus.Part, late bool) (id s
 func (v *display) findLost(ctx context.Context) time.Duration {
 	p := &v.preview
 	for p.lost != "" && v.a.knowsKeys() {
-		wait := v.a.reserve(&v.c.reservation, v.to, v.a.limits(v.to), v.r.now())
+		wait := v.a.reserve(&v.w.reservation, v.to, v.a.limits(v.to), v.r.now())
 		if wait > 0 {
 			return wait
 		}

@@ -28,18 +28,18 @@ func (a *account) other(to bus.Address) (bus.Address, bool) {
 	return to, id != ""
 }
 
-// behind returns how long c must wait before it sends a message, because one with a lower id than
-// the given one goes to the same place under the other id of the group. [conversation.done] ends
+// behind returns how long w must wait before it sends a message, because one with a lower id than
+// the given one goes to the same place under the other id of the group. [worker.done] ends
 // the wait.
-func (c *conversation) behind(ctx context.Context, id int64) time.Duration {
-	other, ok := c.a.other(c.to)
+func (w *worker) behind(ctx context.Context, id int64) time.Duration {
+	other, ok := w.a.other(w.to)
 	if !ok {
 		return 0
 	}
-	first, err := c.firstTo(ctx, other)
+	first, err := w.firstTo(ctx, other)
 	switch {
 	case err != nil:
-		c.r.log.ErrorContext(ctx, "outbox could not be read", "to", other.String(), "err", err)
+		w.r.log.ErrorContext(ctx, "outbox could not be read", "to", other.String(), "err", err)
 		return firstRetry
 	case first != nil && first.ID < id:
 		return workerTime

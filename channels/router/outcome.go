@@ -18,7 +18,7 @@ func (s *sender) recordSent(ctx context.Context, d *bus.Delivery, id string) {
 	fault.Point("sent")
 	s.permit.record(d, id)
 	fault.Point("recorded")
-	s.c.recordReply(ctx)
+	s.w.recordReply(ctx)
 	s.uncertainSince = time.Time{}
 	d.IDs = append(d.IDs, id)
 	d.Attempts, d.Crashes, d.Error, s.sending = 0, 0, "", false
@@ -61,7 +61,7 @@ func (s *sender) failed(ctx context.Context, d *bus.Delivery, err error) (over b
 	if limit, ok := errors.AsType[*channels.RateError](err); ok && limit.After > 0 {
 		wait = limit.After
 		s.a.pause(limit, s.to, now)
-		s.c.recordReply(ctx)
+		s.w.recordReply(ctx)
 	} else {
 		if errors.Is(err, channels.ErrUncertain) {
 			s.r.uncertain(ctx, d)
@@ -70,8 +70,8 @@ func (s *sender) failed(ctx context.Context, d *bus.Delivery, err error) (over b
 		wait = backoff(d.Attempts)
 		s.retryAt = now.Add(wait)
 		if errors.Is(err, channels.ErrRefused) {
-			s.c.recordReply(ctx)
-		} else if s.c.recordNoReply(ctx, err) {
+			s.w.recordReply(ctx)
+		} else if s.w.recordNoReply(ctx, err) {
 			// The breaker decides who tries next. With few conversations, one must be ready for that.
 			s.retryAt = now.Add(min(wait, lastProbe+probePoll))
 		}

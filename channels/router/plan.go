@@ -92,7 +92,7 @@ func (s *sender) texts(
 	// A byte counts as at most four units, so most texts need not be measured.
 	if len(d.Parts) == 0 && limits.Text > 0 && len(text) > limits.Text/4 {
 		var parts []string
-		err := s.c.withRecover(ctx, func() error {
+		err := s.w.withRecover(ctx, func() error {
 			parts = markup.SplitFirst(text, limits.Text, maxParts+1, limits.Measure)
 			return nil
 		})

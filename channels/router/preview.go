@@ -40,7 +40,7 @@ type preview struct {
 
 // A display shows the previews of a conversation, one after another.
 type display struct {
-	c  *conversation
+	w  *worker
 	r  *Router
 	a  *account
 	to bus.Address
@@ -188,8 +188,8 @@ func (v *display) show(ctx, work context.Context) time.Duration {
 	}
 	early = v.a.wait(v.to, now)
 	if n == len(p.ids) { // a new message has its place in the order, and counts towards the limits
-		if early = v.c.behind(work, math.MaxInt64); early == 0 {
-			early = v.a.reserve(&v.c.reservation, v.to, limits, now)
+		if early = v.w.behind(work, math.MaxInt64); early == 0 {
+			early = v.a.reserve(&v.w.reservation, v.to, limits, now)
 		}
 	}
 	if early > 0 {
@@ -208,7 +208,7 @@ func (v *display) showDraft(ctx context.Context, limits channels.Limits) bool {
 		return false
 	}
 	var pieces []string
-	err := v.c.withRecover(ctx, func() error { pieces = p.pieces(limits); return nil })
+	err := v.w.withRecover(ctx, func() error { pieces = p.pieces(limits); return nil })
 	if err != nil || len(pieces) == 0 {
 		p.failed = p.failed || err != nil
 		return true
@@ -217,7 +217,7 @@ func (v *display) showDraft(ctx context.Context, limits channels.Limits) bool {
 	if text == p.draft || v.a.wait(v.to, v.r.now()) > 0 {
 		return true
 	}
-	err = v.c.withRecover(ctx, func() error { return v.a.drafter.Draft(ctx, v.to, p.stream, text) })
+	err = v.w.withRecover(ctx, func() error { return v.a.drafter.Draft(ctx, v.to, p.stream, text) })
 	if errors.Is(err, channels.ErrRefused) {
 		p.noDraft = true
 		return false
@@ -291,7 +291,7 @@ func (v *display) endStopped(ctx context.Context) time.Duration {
 		}
 		wait := v.a.wait(v.to, v.r.now())
 		if n == len(p.ids) {
-			wait = v.a.reserve(&v.c.reservation, v.to, limits, v.r.now())
+			wait = v.a.reserve(&v.w.reservation, v.to, limits, v.r.now())
 		}
 		if wait > 0 {
 			return wait
@@ -325,7 +325,7 @@ func (v *display) removeSurplus(ctx context.Context) time.Duration {
 		return 0
 	}
 	needed := len(p.ids)
-	_ = v.c.withRecover(ctx, func() error { needed = len(p.pieces(v.a.limits(v.to))); return nil })
+	_ = v.w.withRecover(ctx, func() error { needed = len(p.pieces(v.a.limits(v.to))); return nil })
 	for len(p.ids) > needed {
 		if wait := v.a.wait(v.to, v.r.now()); wait > 0 {
 			return wait
@@ -426,7 +426,7 @@ func (p *preview) withStopMark(pieces []string, l channels.Limits) []string {
 func (v *display) stale(ctx context.Context, limits channels.Limits) (n int, text string) {
 	p := &v.preview
 	n = -1
-	err := v.c.withRecover(ctx, func() error {
+	err := v.w.withRecover(ctx, func() error {
 		pieces := p.pieces(limits)
 		for i, piece := range pieces {
 			if i < len(p.ids) && !differ(limits, p.texts[i], piece) {
@@ -453,7 +453,7 @@ func differ(l channels.Limits, a, b string) bool {
 
 // showText sets the text of the message with index n.
 func (v *display) showText(ctx context.Context, n int, text string) {
-	v.record(ctx, v.c.withRecover(ctx, func() error { return v.putText(ctx, n, text) }))
+	v.record(ctx, v.w.withRecover(ctx, func() error { return v.putText(ctx, n, text) }))
 }
 
 // record records the outcome of a call. After an error other than a rate limit nothing more of the

@@ -69,10 +69,10 @@ type Router struct {
 
 	freed bus.Signal // when a waiting conversation may be loaded
 
-	mu            sync.Mutex
-	conversations map[bus.Address]*conversation // conversations with a running worker
-	previews      previews
-	suspects      suspects
+	mu       sync.Mutex
+	workers  map[bus.Address]*worker // those that run
+	previews previews
+	suspects suspects
 
 	wg sync.WaitGroup // the workers and the goroutines that they start
 }
@@ -149,10 +149,10 @@ func New(opts Options) *Router {
 	r := &Router{
 		db: opts.DB, outbox: opts.Outbox, live: opts.Live, files: opts.Files,
 		orderly: opts.Orderly, now: time.Now, log: opts.Logger,
-		position:      readPosition{poll: cmp.Or(opts.Poll, pollInterval)},
-		accounts:      make(map[string]*account),
-		conversations: make(map[bus.Address]*conversation),
-		freed:         bus.NewSignal(),
+		position: readPosition{poll: cmp.Or(opts.Poll, pollInterval)},
+		accounts: make(map[string]*account),
+		workers:  make(map[bus.Address]*worker),
+		freed:    bus.NewSignal(),
 		previews: previews{kept: make(map[string]messages),
 			ended: recent.New[string, struct{}](maxEnded)},
 	}
@@ -337,16 +337,16 @@ func (r *Router) dispatch(ctx, work context.Context, d *bus.Delivery) {
 	delete(a.announced, to)
 	d.Fresh = d.Fresh && d.ID > a.read // otherwise a worker may have sent it already
 	r.previews.end(d.Message.Stream)
-	c, running := r.conversations[to]
+	w, running := r.workers[to]
 	switch {
-	case running && c.isIdle():
-		c.assign(d)
+	case running && w.isIdle():
+		w.assign(d)
 	case running:
-		c.expectMore()
+		w.expectMore()
 	case a.backlog.pending || a.loaded >= maxLoaded: // older messages may wait in the table
 		a.backlog.add()
 	default:
-		r.conversation(ctx, work, a, to).assign(d)
+		r.worker(ctx, work, a, to).assign(d)
 	}
 }
 
@@ -367,16 +367,16 @@ func (r *Router) readLive(ctx, work context.Context) {
 			continue
 		}
 		r.mu.Lock()
-		c, ok := r.conversations[to]
+		w, ok := r.workers[to]
 		matters := ok || !p.Ended || r.previews.stopsKept(&p)
 		if matters && !r.previews.hasEnded(p.Stream) {
 			if !ok {
-				c = r.conversation(ctx, work, a, to)
+				w = r.worker(ctx, work, a, to)
 				if a.backlog.pending { // the table may have a message for this conversation
-					c.expectMore()
+					w.expectMore()
 				}
 			}
-			c.update(p)
+			w.update(p)
 		}
 		if p.Ended && !p.Waits {
 			r.previews.end(p.Stream)
@@ -385,19 +385,19 @@ func (r *Router) readLive(ctx, work context.Context) {
 	}
 }
 
-// conversation returns the worker of a conversation, which it starts if necessary. r.mu is held.
-func (r *Router) conversation(ctx, work context.Context, a *account, to bus.Address) *conversation {
-	if c, ok := r.conversations[to]; ok {
-		return c
+// worker returns the worker of a conversation, which it starts if necessary. r.mu is held.
+func (r *Router) worker(ctx, work context.Context, a *account, to bus.Address) *worker {
+	if w, ok := r.workers[to]; ok {
+		return w
 	}
-	c := &conversation{r: r, a: a, to: to, wake: bus.NewSignal()}
-	c.sender = sender{c: c, r: r, a: a, to: to}
-	c.display = display{c: c, r: r, a: a, to: to}
-	r.conversations[to] = c
+	w := &worker{r: r, a: a, to: to, wake: bus.NewSignal()}
+	w.sender = sender{w: w, r: r, a: a, to: to}
+	w.display = display{w: w, r: r, a: a, to: to}
+	r.workers[to] = w
 	a.backlog.invalidate(func(other bus.Address) bool { return other == to })
 	r.wg.Go(func() {
 		store.GrowStack()
-		c.run(ctx, work)
+		w.run(ctx, work)
 	})
-	return c
+	return w
 }

@@ -45,14 +45,14 @@ func TestSecretsGrown(t *testing.T) {
 func TestSearchHoldsUpNobody(t *testing.T) {
 	r := New(Options{})
 	r.SetSecrets(NewSecrets([]string{"sk-12345678"}))
-	c := &conversation{r: r, wake: make(chan struct{}, 1)}
-	c.display = display{c: c, r: r}
-	c.update(bus.Progress{Stream: "s", Text: strings.Repeat("&amp; *so* `long` ", 1<<20)})
-	go c.next(t.Context(), false)
+	w := &worker{r: r, wake: make(chan struct{}, 1)}
+	w.display = display{w: w, r: r}
+	w.update(bus.Progress{Stream: "s", Text: strings.Repeat("&amp; *so* `long` ", 1<<20)})
+	go w.next(t.Context(), false)
 	for searching := false; !searching; {
 		r.mu.Lock()
-		applied := c.display.preview.stream == "s"
-		searching = len(c.updates) == 0 && !applied
+		applied := w.display.preview.stream == "s"
+		searching = len(w.updates) == 0 && !applied
 		r.mu.Unlock()
 		if applied {
 			t.Fatal("the lock of all conversations was held during the search")

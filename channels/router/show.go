@@ -17,10 +17,10 @@ var errGone = errors.New("message of the preview is gone")
 
 // withRecover calls f, which handles a message. If f panics, the message counts as refused by the
 // platform. Otherwise it would crash this process and each one after it.
-func (c *conversation) withRecover(ctx context.Context, f func() error) (err error) {
+func (w *worker) withRecover(ctx context.Context, f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			c.r.log.ErrorContext(ctx, "delivery panicked", "to", c.to.String(),
+			w.r.log.ErrorContext(ctx, "delivery panicked", "to", w.to.String(),
 				"panic", channels.PanicText(p), "stack", string(debug.Stack()))
 			err = fmt.Errorf("%w: the gateway has a bug: %s", channels.ErrRefused, channels.PanicText(p))
 		}
@@ -33,7 +33,7 @@ func (s *sender) attempt(ctx context.Context, d *bus.Delivery, n int) (id string
 	s.reserved = s.reserved && n < s.shown.usable
 	s.permit = nil // the last attempt has given its own back
 	fault.Point("sending")
-	err = s.c.withRecover(ctx, func() (err error) {
+	err = s.w.withRecover(ctx, func() (err error) {
 		id, err = s.showPart(ctx, d, n)
 		return err
 	})
