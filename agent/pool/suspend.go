@@ -93,7 +93,8 @@ func (rv review) isDecided(ctx, work context.Context, p *suspendedTurn) (bool, e
 	return rv.decide(ctx, p, q)
 }
 
-// wake stores that p is no longer suspended. ended reports that a person has stopped it.
+// wake stores in the database that the turn of p goes on. If a person has stopped the turn, wake
+// ends its tool call and returns true.
 func (rv review) wake(ctx context.Context, p *suspendedTurn) (ended bool, err error) {
 	err = rv.tx(ctx, func(tx *store.Tx) error {
 		return session.WakeTurn(tx, &p.turn, rv.Lease, rv.env.Now())

@@ -212,8 +212,8 @@ func (s *sender) try(
 }
 
 // prepare splits d and marks it in the table, unless that was done. The mark comes before the
-// attempt, so that the next process knows which delivery crashed this one. If ready is false, there
-// is no attempt now, and over is the result of try.
+// attempt, so that the next process knows which delivery crashed this one. If ready is false, try
+// makes no attempt and returns over.
 func (s *sender) prepare(
 	ctx context.Context, d *bus.Delivery, limits channels.Limits,
 ) (ready, over bool) {
