@@ -20,7 +20,7 @@ const (
 // of its group that is for the agent. It deletes ambient messages of the group that are older than
 // AmbientAge, and the oldest ones beyond MaxAmbient. It reports whether m is new.
 func (in *Inbox) PutAmbient(tx *store.Tx, m InboundMessage, now time.Time) (bool, error) {
-	added, err := in.insert(tx, m, "heard", now)
+	added, err := insert(tx, &in.fresh, m, "heard", now)
 	if err != nil || !added {
 		return false, err
 	}
@@ -89,15 +89,20 @@ func TakeAmbient(
 		return nil, err
 	}
 	for i := range list {
-		if !is(&list[i].Message) {
-			continue
+		if is(&list[i].Message) {
+			taken = append(taken, list[i].Message)
+			if err := remove(tx, list[i].Seq); err != nil {
+				return nil, err
+			}
 		}
-		if _, err := tx.Exec("DELETE FROM inbox WHERE id = $1", list[i].Seq); err != nil {
-			return nil, store.Wrap(err, "bus: take ambient message of %s", at)
-		}
-		taken = append(taken, list[i].Message)
 	}
 	return taken, nil
+}
+
+// remove deletes a message, whose platform's id may then be stored again.
+func remove(tx *store.Tx, seq int64) error {
+	_, err := setInbox(tx, "DELETE FROM inbox WHERE id = $1", seq)
+	return err
 }
 
 // ForgetAmbient deletes the messages that [Inbox.Ambient] returns for the same arguments.
@@ -106,3 +111,37 @@ func (in *Inbox) ForgetAmbient(tx *store.Tx, at Address, before int64) error {
 		AND state = 'heard' AND id < $4`, at.Account, at.Chat, at.Thread, before)
 	return store.Wrap(err, "bus: delete the ambient messages of %s", at)
 }
+
+// PutHeld stores m and reports whether it is new, like [Inbox.Put]. But m is not handed out before
+// [TakeHeld] and Put: an earlier message of its sender is still to come.
+func (in *Inbox) PutHeld(tx *store.Tx, m InboundMessage, now time.Time) (bool, error) {
+	return insert(tx, &in.fresh, m, "held", now)
+}
+
+// TakeHeld passes the held messages of an account to pick, oldest first, and deletes and returns
+// those that pick returns. The caller must put them.
+func TakeHeld(
+	tx *store.Tx, account string, pick func(held []InboundMessage) []InboundMessage,
+) ([]InboundMessage, error) {
+	list, err := readInbox(tx, heldOf, account)
+	if _, bad := store.RowErrors(err); err != nil && !bad {
+		return nil, err
+	}
+	type key struct {
+		from Address
+		id   string
+	}
+	held, rows := make([]InboundMessage, len(list)), make(map[key]int64, len(list))
+	for i, r := range list {
+		held[i], rows[key{r.Message.From, r.Message.ID}] = r.Message, r.Seq
+	}
+	picked := pick(held)
+	for i := range picked {
+		if err := remove(tx, rows[key{picked[i].From, picked[i].ID}]); err != nil {
+			return nil, err
+		}
+	}
+	return picked, nil
+}
+
+const heldOf = "account = $1 AND state = 'held' ORDER BY id"

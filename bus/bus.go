@@ -23,7 +23,7 @@ import (
 var tables string
 
 // Migration creates the tables of this package.
-var Migration = store.Migration{Package: "bus", Tables: tables, Version: 14, Steps: []string{`
+var Migration = store.Migration{Package: "bus", Tables: tables, Version: 15, Steps: []string{`
 CREATE TABLE inbox (
 	id          IDENTITY PRIMARY KEY,
 	account     TEXT NOT NULL,
@@ -124,7 +124,8 @@ CREATE TABLE predecessors ( -- what accounts were on their platforms before
 	account TEXT PRIMARY KEY,
 	message BIGINT NOT NULL -- inbox id of the newest message that may have come to the earlier one
 );`, `
-CREATE INDEX outbox_dropped ON outbox (id) WHERE state = 'dropped';`}}
+CREATE INDEX outbox_dropped ON outbox (id) WHERE state = 'dropped';`, `
+CREATE INDEX inbox_held ON inbox (account, id) WHERE state = 'held';`}}
 
 // A Signal wakes one reader.
 type Signal chan struct{}

@@ -39,10 +39,13 @@ func (in *Inbox) Put(tx *store.Tx, m InboundMessage, now time.Time) (bool, error
 	if err := in.setSession(tx, &m); err != nil {
 		return false, err
 	}
-	return in.insert(tx, m, "waiting", now)
+	return insert(tx, &in.fresh, m, "waiting", now)
 }
 
-func (in *Inbox) insert(tx *store.Tx, m InboundMessage, state string, now time.Time) (bool, error) {
+// insert stores m with the given state and reports whether it is new.
+func insert(
+	tx *store.Tx, fresh *handover[freshMessage], m InboundMessage, state string, now time.Time,
+) (bool, error) {
 	tx.WaitForDiskAtReturn() // then the platform won't deliver it again
 	body, err := json.Marshal(m)
 	if err != nil {
@@ -62,7 +65,7 @@ func (in *Inbox) insert(tx *store.Tx, m InboundMessage, state string, now time.T
 	if state != "waiting" {
 		row.body = nil
 	}
-	tx.After(func() { in.fresh.put(id, row, len(row.body)) })
+	tx.After(func() { fresh.put(id, row, len(row.body)) })
 	return true, nil
 }
 

@@ -66,7 +66,8 @@ func HasUnanswered(
 	q store.Queryer, m *InboundMessage, is func(*InboundMessage) bool,
 ) (bool, error) {
 	return hasMessage(q, is, "account = $1 AND chat = $2 AND (message = $3 OR "+
-		"message BETWEEN $4 AND $5) AND state IN ('waiting', 'taken') AND NOT ("+toPredecessor+")",
+		"message BETWEEN $4 AND $5) AND state IN ('waiting', 'held', 'taken') "+
+		"AND NOT ("+toPredecessor+")",
 		m.From.Account, m.From.Chat, m.Edits, m.Edits+EditMark, m.Edits+EditMark+"~")
 }
 

@@ -17,13 +17,14 @@ const (
 	ExportPrefix = "export-"
 )
 
-// Prune deletes inbound messages older than before that were answered or dropped or are ambient,
-// among the next rows after an id. See [store.Pruning.Step]. A message is recognised as a duplicate
+// Prune deletes inbound messages older than before that no turn will answer, among the next rows
+// after an id. They were answered or dropped, are ambient or can't be read, or are held for an
+// account that no longer runs. See [store.Pruning.Step]. A message is recognised as a duplicate
 // only while its row exists, and Telegram delivers unacknowledged messages again for 24 hours:
 // before must be longer ago than that.
 func (in *Inbox) Prune(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
 	return store.Pruning{Table: "inbox", Time: "received_ms",
-		Over: "state IN ('done', 'dropped', 'heard', 'bad')"}.Step(tx, before, after)
+		Over: "state IN ('done', 'dropped', 'heard', 'held', 'bad')"}.Step(tx, before, after)
 }
 
 // Prune deletes outbound messages that were sent or dropped before a time, or that can't be read,

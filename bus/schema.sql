@@ -5,7 +5,7 @@ CREATE TABLE inbox (
 	account     TEXT NOT NULL,
 	chat        TEXT NOT NULL,
 	message     TEXT NOT NULL, -- platform's id
-	state       TEXT NOT NULL, -- waiting, taken, done, dropped or heard
+	state       TEXT NOT NULL, -- waiting, held, taken, done, dropped, heard or bad
 	turn        BIGINT NOT NULL DEFAULT 0, -- that answers it; 0: none yet
 	body        TEXT NOT NULL, -- InboundMessage
 	received_ms BIGINT NOT NULL,
@@ -20,6 +20,7 @@ CREATE TABLE inbox (
 );
 CREATE INDEX inbox_open ON inbox (state, turn) WHERE state = 'waiting' OR state = 'taken';
 CREATE INDEX inbox_heard ON inbox (account, chat, thread, id) WHERE state = 'heard';
+CREATE INDEX inbox_held ON inbox (account, id) WHERE state = 'held';
 CREATE INDEX inbox_person ON inbox (person, shared, account, chat) WHERE person <> 0;
 
 CREATE TABLE outbox (

@@ -100,6 +100,14 @@ type Batch struct {
 	// Forget deletes no other cursor.
 	Forget bool
 
+	// Hold stores the messages, but the agent does not get them before a later batch releases them:
+	// an earlier message of their sender is still to come.
+	Hold bool
+
+	// Release, if not nil, gets the held messages of the account in the order in which they came,
+	// those of this batch included. It returns those that the agent gets now, in their order.
+	Release func(held []bus.InboundMessage) []bus.InboundMessage
+
 	// Migrated maps the new id of each group that has changed its id to the old one.
 	Migrated map[string]string
 

@@ -13,8 +13,9 @@ import (
 
 // An Inbox is a [channels.Intake] in memory. The zero value is empty and ready for use.
 type Inbox struct {
-	// OnPublish, if not nil, is called before a batch is stored. If it returns an error, Publish
-	// returns that error and stores nothing. It must not be changed while Run runs.
+	// OnPublish, if not nil, is called before a batch is stored, unless the batch has no message and
+	// only releases held ones. If it returns an error, Publish returns that error and stores nothing.
+	// It must not be changed while Run runs.
 	OnPublish func() error
 	// Admit, if not nil, reports whether a message is admitted. It must not be changed while Run runs.
 	Admit func(bus.InboundMessage) bool
@@ -26,6 +27,7 @@ type Inbox struct {
 
 	mu       sync.Mutex
 	messages []bus.InboundMessage
+	held     []bus.InboundMessage
 	seen     map[[2]string]bool // by chat and message id
 	cursors  map[string]string  // by key
 	states   []string
@@ -98,7 +100,7 @@ func (in *Inbox) Publish(ctx context.Context, b channels.Batch) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if in.OnPublish != nil {
+	if in.OnPublish != nil && (b.Release == nil || len(b.Messages) > 0) {
 		if err := in.OnPublish(); err != nil {
 			return err
 		}
@@ -118,8 +120,21 @@ func (in *Inbox) Publish(ctx context.Context, b channels.Batch) error {
 		key := [2]string{m.From.Chat, m.ID}
 		if !in.seen[key] {
 			in.seen[key] = true
-			in.messages = append(in.messages, m)
+			if b.Hold {
+				in.held = append(in.held, m)
+			} else {
+				in.messages = append(in.messages, m)
+			}
 		}
+	}
+	if b.Release != nil {
+		released := b.Release(slices.Clone(in.held))
+		in.messages = append(in.messages, released...)
+		in.held = slices.DeleteFunc(in.held, func(m bus.InboundMessage) bool {
+			return slices.ContainsFunc(released, func(r bus.InboundMessage) bool {
+				return r.From == m.From && r.ID == m.ID
+			})
+		})
 	}
 	switch {
 	case b.Forget:

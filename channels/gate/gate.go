@@ -224,9 +224,10 @@ func asksToBeForgotten(text string) bool {
 type replies struct{ codes, dropped int }
 
 // save stores the outcome of a batch. It returns the new messages in the inbox, and counts the
-// replies that it put into the outbox. It adds to unanswered the strangers who get no code.
+// replies that it put into the outbox. If hold is set, the messages are held, and save returns
+// none. It adds to unanswered the strangers who get no code.
 func (g *Gate) save(
-	tx *store.Tx, list []decided, now time.Time, unanswered map[string]string,
+	tx *store.Tx, list []decided, hold bool, now time.Time, unanswered map[string]string,
 ) (fresh []bus.InboundMessage, sent replies, err error) {
 	fresh = make([]bus.InboundMessage, 0, len(list))
 	for i := range list {
@@ -264,8 +265,10 @@ func (g *Gate) save(
 			if err != nil {
 				return nil, replies{}, err
 			}
-			if fresh, err = admit(tx, g.inbox, m, fresh, now); err != nil {
-				return nil, replies{}, err
+			if hold {
+				_, err = g.inbox.PutHeld(tx, m, now)
+			} else {
+				fresh, err = admit(tx, g.inbox, m, fresh, now)
 			}
 		}
 		if err != nil {

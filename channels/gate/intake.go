@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"gateway/bus"
 	"gateway/channels"
@@ -110,7 +111,7 @@ func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
 		singles = append(singles, channels.Batch{Messages: b.Messages[i : i+1]})
 	}
 	for _, one := range singles {
-		one.Migrated, one.Unanswered = b.Migrated, b.Unanswered
+		one.Migrated, one.Unanswered, one.Hold = b.Migrated, b.Unanswered, b.Hold
 		if in.Recover(ctx, func() { err = in.publish(ctx, one) }); err != nil {
 			return err
 		}
@@ -132,7 +133,7 @@ func (in *intake) publish(ctx context.Context, b channels.Batch) error {
 		return err
 	}
 	// Without a row there is nothing to store: the cursor only concerns stored messages.
-	if len(list) > 0 || len(b.Migrated) > 0 || b.Forget || b.Keep {
+	if len(list) > 0 || len(b.Migrated) > 0 || b.Forget || b.Keep || b.Release != nil {
 		if err := in.storeBatch(ctx, b, list, unanswered); err != nil {
 			return err
 		}
@@ -165,7 +166,10 @@ func (in *intake) storeBatch(
 		if err != nil {
 			return err
 		}
-		if fresh, sent, err = g.save(tx, list, now, unanswered); err != nil {
+		if fresh, sent, err = g.save(tx, list, b.Hold, now, unanswered); err != nil {
+			return err
+		}
+		if fresh, err = in.release(tx, b, fresh, now); err != nil {
 			return err
 		}
 		if b.Forget {
@@ -177,7 +181,9 @@ func (in *intake) storeBatch(
 		return err
 	}
 	stored = true
-	in.countRepeated(ctx, list, fresh)
+	if !b.Hold {
+		in.countRepeated(ctx, list, fresh)
+	}
 	if sent.codes > 0 {
 		g.log.InfoContext(ctx, "strangers got a pairing code: see gateway people list",
 			"account", in.account, "strangers", sent.codes)
@@ -187,6 +193,20 @@ func (in *intake) storeBatch(
 			"account", in.account, "messages", sent.dropped)
 	}
 	return nil
+}
+
+// release puts the held messages that b releases into the inbox. It appends them to fresh.
+func (in *intake) release(
+	tx *store.Tx, b channels.Batch, fresh []bus.InboundMessage, now time.Time,
+) ([]bus.InboundMessage, error) {
+	if b.Release == nil {
+		return fresh, nil
+	}
+	list, err := bus.TakeHeld(tx, in.account, b.Release)
+	for i := 0; i < len(list) && err == nil; i++ {
+		fresh, err = admit(tx, in.gate.inbox, list[i], fresh, now)
+	}
+	return fresh, err
 }
 
 // announce counts the messages of b that are new in the inbox, tells the listeners about them, and

@@ -3,6 +3,7 @@ package gate_test
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"testing"
 
 	"gateway/bus"
@@ -81,5 +82,62 @@ func TestUnansweredOnce(t *testing.T) {
 			d.t.Errorf("Publish = %v, with %d texts; want 1", err, told)
 		}
 		d.wantInbox("user two")
+	})
+}
+
+// TestHold checks that held messages reach the inbox when a batch releases them, in the order that
+// it says. What is not for the agent, or not admitted, does not wait.
+func TestHold(t *testing.T) {
+	atDoor(t, func(d *gateFixture) {
+		p := gate.Policy{Access: gate.ByList, Allow: []string{"ann"}, PerMinute: 9}
+		in := d.gate.Intake("tg", p)
+		publish := func(b channels.Batch) {
+			if err := in.Publish(d.t.Context(), b); err != nil {
+				d.t.Fatal(err)
+			}
+		}
+		hold := func(m bus.InboundMessage) channels.Batch {
+			return channels.Batch{Messages: []bus.InboundMessage{m}, Hold: true}
+		}
+		publish(hold(message("2", "ann", "two")))
+		publish(hold(message("2", "ann", "two"))) // again
+		publish(hold(message("9", "eve", "hello")))
+		d.wantInbox()
+		if n := d.gate.Stats("tg").Refused.Load(); n != 1 {
+			d.t.Errorf("%d messages were refused, want Eve's", n)
+		}
+		last := hold(message("1", "ann", "one"))
+		last.Release = func(held []bus.InboundMessage) []bus.InboundMessage {
+			slices.Reverse(held)
+			return held
+		}
+		publish(last)
+		d.wantInbox("user one", "user two")
+		publish(last)
+		d.publish(p, message("2", "ann", "two"))
+		d.wantInbox("user one", "user two")
+		s := d.gate.Stats("tg")
+		if received, repeated := s.Received.Load(), s.Repeated.Load(); received != 2 || repeated != 1 {
+			d.t.Errorf("%d messages received and %d repeated, want 2 and 1", received, repeated)
+		}
+	})
+}
+
+// TestHoldPanics checks that the gate holds and releases messages also if it panics with one.
+func TestHoldPanics(t *testing.T) {
+	atDoor(t, func(d *gateFixture) {
+		d.gate.Notify(fragile{})
+		in := d.gate.Intake("tg", gate.Policy{Access: gate.ByList, Allow: []string{"ann"}})
+		held := message("stored", "ann", "two")
+		for _, b := range []channels.Batch{
+			{Messages: []bus.InboundMessage{held}, Hold: true},
+			{Messages: []bus.InboundMessage{message("1", "ann", "one")},
+				Release: func(held []bus.InboundMessage) []bus.InboundMessage { return held }},
+		} {
+			if err := in.Publish(d.t.Context(), b); err != nil {
+				d.t.Fatal(err)
+			}
+		}
+		d.wantInbox("user one", "user two")
 	})
 }
