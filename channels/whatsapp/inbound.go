@@ -16,6 +16,7 @@ import (
 	"gateway/bus"
 	"gateway/channels"
 	"gateway/channels/recent"
+	"gateway/channels/whatsapp/internal/inorder"
 )
 
 // A translator makes messages of the gateway from those of WhatsApp, and remembers them.
@@ -94,6 +95,20 @@ func (t *translator) inbound(ctx context.Context, e *events.Message) (bus.Inboun
 		message: quotable(m), text: in.Text, files: files, name: in.Sender.Name, sent: in.Time,
 	})
 	return in, true
+}
+
+// sender returns who wrote a message that can't be decrypted. It returns false if the message can't
+// be one for the agent.
+func (t *translator) sender(ctx context.Context, info *types.MessageInfo) (inorder.Sender, bool) {
+	if !isConversation(info) ||
+		info.IsFromMe && (!t.people.me.is(info.Chat) || isOurs(info.ID)) {
+		return inorder.Sender{}, false
+	}
+	author := t.people.author(ctx, info).id.String()
+	if info.IsGroup {
+		return inorder.Sender{Chat: info.Chat.String(), ID: author}, true
+	}
+	return inorder.Sender{Chat: author, ID: author}, true
 }
 
 // notAfterNow returns t, or now if t is in the future: the clocks of some senders are ahead.

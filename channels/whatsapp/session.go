@@ -21,6 +21,7 @@ import (
 	"gateway/bus"
 	"gateway/channels"
 	"gateway/channels/recent"
+	"gateway/channels/whatsapp/internal/inorder"
 )
 
 // A session is the connection of a linked account, with everything that ends with it.
@@ -33,6 +34,7 @@ type session struct {
 
 	me       identity
 	events   *translator
+	order    *inorder.Keeper // set by run
 	timers   *timers
 	composer *composer
 	sender   *sender
@@ -111,6 +113,10 @@ func (s *session) run(ctx, life context.Context) error {
 	// The client reconnects at once when it loses the connection, and then after 2, 4, 6 seconds
 	// and so on. If that does not help, the session ends after Options.Reconnect.
 	s.client.AutoReconnectHook = func(error) bool { return !s.wire.isCut() }
+	s.order = inorder.New(s.c.opts.HoldWait, func(b channels.Batch, late bool) error {
+		return s.publish(ctx, b, late)
+	})
+	defer s.order.Stop()
 	s.client.AddEventHandlerWithSuccessStatus(func(evt any) bool {
 		return s.handle(ctx, life, evt)
 	})
@@ -231,6 +237,9 @@ func (s *session) handle(ctx, life context.Context, evt any) (ok bool) {
 		}
 		// The client has already asked the sender to send it again.
 		s.c.log.WarnContext(ctx, "message can't be decrypted yet", "id", e.Info.ID)
+		if from, ok := s.events.sender(ctx, &e.Info); ok && e.DecryptFailMode != events.DecryptFailHide {
+			s.order.Await(from, e.Info.ID)
+		}
 	case *events.JoinedGroup:
 		return ctx.Err() == nil && s.joined(ctx, e)
 	case *events.GroupInfo:
@@ -269,19 +278,30 @@ func (s *session) tryMessage(ctx context.Context, e *events.Message) (ok bool) {
 func (s *session) message(ctx context.Context, e *events.Message) bool {
 	m, ok := s.events.inbound(ctx, e)
 	if !ok {
-		return true
+		return s.order.Publish(e.Info.ID, nil) == nil
 	}
-	batch := channels.Batch{}
-	batch.Messages = append(batch.Messages, m)
-	if err := s.in.Publish(ctx, batch); err != nil {
-		if ctx.Err() != nil {
-			return false // other calls may still be sending
-		}
-		s.end(fmt.Errorf("whatsapp: store message %s: %w", m.ID, err))
+	if s.order.Publish(e.Info.ID, &m) != nil {
 		return false
 	}
 	s.wire.expectWrite() // the acknowledgement
 	return true
+}
+
+// publish stores a batch. An error ends the session, unless ctx is done: other calls may still be
+// sending then. late says that b releases messages that have waited in vain.
+func (s *session) publish(ctx context.Context, b channels.Batch, late bool) error {
+	if late {
+		if !s.handling.enter() {
+			return errOffline
+		}
+		defer s.handling.leave()
+		s.c.log.WarnContext(ctx, "a message can't be decrypted; newer ones no longer wait for it")
+	}
+	err := s.in.Publish(ctx, b)
+	if err != nil && ctx.Err() == nil {
+		s.end(fmt.Errorf("whatsapp: store messages: %w", err))
+	}
+	return err
 }
 
 // joined stores that somebody has added the account to a group. It returns false if WhatsApp should

@@ -88,6 +88,7 @@ type Options struct {
 	RateWait    time.Duration // wait after being told to slow down; default 1m
 	Reconnect   time.Duration // how long to reconnect before Run ends; default 1m
 	EditWindow  time.Duration // how long a message can be edited; default 20m
+	HoldWait    time.Duration // how long newer messages wait for one without keys; default 10s
 }
 
 // New returns a Channel for the account whose keys are in the SQLite file storePath. name is the
@@ -105,6 +106,7 @@ func New(name, storePath string, opts *Options) *Channel {
 	o.RateWait = cmp.Or(o.RateWait, time.Minute)
 	o.Reconnect = cmp.Or(o.Reconnect, time.Minute)
 	o.EditWindow = cmp.Or(o.EditWindow, 20*time.Minute)
+	o.HoldWait = cmp.Or(o.HoldWait, 10*time.Second)
 	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("account", name)
 	return &Channel{
 		name: name, opts: o, log: log,
@@ -181,6 +183,11 @@ func (c *Channel) connected(ctx context.Context, in channels.Intake) (err error)
 	own := h.device.GetJID() // a copy, because the client clears it when the account is logged out
 	// A relinked account has another device number but the same address without it.
 	if err := in.Identify(ctx, own.ToNonAD().String()); err != nil {
+		return fmt.Errorf("whatsapp: %w", err)
+	}
+	// An earlier session may have ended before it released all messages.
+	all := func(held []bus.InboundMessage) []bus.InboundMessage { return held }
+	if err := in.Publish(ctx, channels.Batch{Release: all}); err != nil {
 		return fmt.Errorf("whatsapp: %w", err)
 	}
 	s, err := c.newSession(h, in)

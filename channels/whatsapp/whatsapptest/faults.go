@@ -21,6 +21,9 @@ type faults struct {
 	ackDelay     time.Duration
 	holdAcks     bool
 	heldAcks     []func() // functions that send them
+	damage       bool     // the next message to the bot
+	holdRetries  bool     // the bot's requests to send a message again
+	heldRetries  []func() // functions that pass them on
 	failKeys     int
 	keyless      *device // whose keys the server does not return
 	quiet        bool    // clients don't hear of new devices
@@ -196,6 +199,35 @@ func (s *Server) HoldAcks() (release func()) {
 
 // DelayAcks delays acknowledgements of the bot's messages by the given time.
 func (s *Server) DelayAcks(d time.Duration) { s.change(func() { s.ackDelay = d }) }
+
+// Damage makes the bot unable to decrypt the next message to it. The bot's requests to send it
+// again reach nobody until resend is called.
+func (s *Server) Damage() (resend func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.damage, s.holdRetries = true, true
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.holdRetries = false
+		for _, pass := range s.heldRetries {
+			pass()
+		}
+		s.heldRetries = nil
+	}
+}
+
+// spoil damages a copy of a message for d, if that is due. The caller holds s.mu.
+func (s *Server) spoil(d *device, content []node) {
+	if !s.damage || d.of != s.bot || s.owned(d) {
+		return
+	}
+	for i, n := range content {
+		if n.Tag == "enc" {
+			content[i].Content, s.damage = []byte("damaged"), false
+		}
+	}
+}
 
 // FailKeys makes the bot's next n requests for people's keys fail.
 func (s *Server) FailKeys(n int) { s.change(func() { s.failKeys = n }) }

@@ -171,6 +171,7 @@ func (c *conn) copies(n *node, to types.JID, g *group) map[*device]node {
 	out := make(map[*device]node)
 	for _, d := range c.recipients(per, shared, g, resent) {
 		content := append(slices.Clone(per[d]), shared...)
+		c.s.spoil(d, content)
 		out[d] = node{Tag: "message", Attrs: c.head(n, to, g, d), Content: content}
 	}
 	return out
@@ -296,9 +297,16 @@ func (c *conn) receipt(n *node) {
 		s.violate("receipt %q to %s, which is not another account", kind, to)
 		return
 	}
-	for _, d := range a.devices {
-		if d != c.device && (to.Device == 0 || to.Device == d.id) {
-			s.deliver(d, node{Tag: "receipt", Attrs: maps.Clone(out), Content: n.Content})
+	pass := func() {
+		for _, d := range a.devices {
+			if d != c.device && (to.Device == 0 || to.Device == d.id) {
+				s.deliver(d, node{Tag: "receipt", Attrs: maps.Clone(out), Content: n.Content})
+			}
 		}
 	}
+	if kind == "retry" && s.holdRetries && c.device.of == s.bot {
+		s.heldRetries = append(s.heldRetries, pass)
+		return
+	}
+	pass()
 }

@@ -105,9 +105,11 @@ var imports = map[string]string{
 	"channels/discord":               "bus channels channels/markup channels/recent",
 	"channels/discord/discordtest":   "channels/channeltest/notifier channels/channeltest/faults",
 	"channels/whatsapp": "store bus channels channels/markup channels/recent " +
-		"channels/whatsapp/internal/mute channels/whatsapp/internal/sessionlock",
+		"channels/whatsapp/internal/inorder channels/whatsapp/internal/mute " +
+		"channels/whatsapp/internal/sessionlock",
 	"channels/whatsapp/whatsapptest": "channels channels/channeltest/notifier channels/whatsapp " +
 		"channels/whatsapp/internal/mute channels/whatsapp/internal/sessionlock",
+	"channels/whatsapp/internal/inorder":     "bus channels",
 	"channels/whatsapp/internal/mute":        "",
 	"channels/whatsapp/internal/sessionlock": "",
 	"channels/terminal":                      "bus channels channels/terminal/screen",

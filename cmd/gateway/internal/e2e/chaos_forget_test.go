@@ -15,8 +15,9 @@ func (c *chaos) renew(chat *chaosChat) {
 
 // forget makes Bob erase all that the gateway knows about him on a platform. Discord does not tell
 // the gateway what it missed in the chat of a stranger. On WhatsApp the gateway also erases Bob's
-// keys: it asks again for the messages that it can't decrypt, and newer messages overtake them. So
-// on both platforms, forget waits until all messages are answered, and Bob writes again afterwards.
+// keys: it asks again for the messages that it can't decrypt, and newer messages overtake them if
+// that takes long. So on both platforms, forget waits until all messages are answered, and Bob
+// writes again afterwards.
 func (c *chaos) forget(chat *chaosChat) {
 	c.t.Helper()
 	const command = "/forget me now"
