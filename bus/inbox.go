@@ -14,8 +14,8 @@ import (
 // them.
 //
 // A row is first waiting, then claimed by a turn (state "taken"), then done. It is dropped instead
-// if the gateway gives it up and tells the sender. The methods of Inbox are safe for concurrent
-// use.
+// if the gateway gives it up and tells the sender. A held row is not waiting yet: see
+// [Inbox.PutHeld]. The methods of Inbox are safe for concurrent use.
 type Inbox struct {
 	sessionScopes
 	wake  Signal
