@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"gateway/bus"
 	"gateway/store"
 )
 
@@ -54,5 +55,48 @@ func TestRepair(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A job that makes the code panic is paused, and its requested run fails. The scheduler goes on
+// with the other jobs, also after a restart.
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	bad, paused, retried := w.add(job("bad", w.every("1h"))), w.add(job("paused", w.every("1h"))),
+		w.add(job("retried", w.every("3h")))
+	good := w.add(job("good", w.every("1h")))
+	w.opts.Admit = func(_ store.Queryer, j *Job) (bus.Role, string, error) {
+		if j.Name == "retried" {
+			panic("the role can't be read")
+		}
+		return j.Role, "", nil
+	}
+	w.restart()
+	w.tx(func(tx *store.Tx) error {
+		// This interval overflows to 64 ns, so the number of intervals can't be calculated.
+		_, err := tx.Exec(`UPDATE jobs SET rule = '{"every":76480200929599801,"zone":"UTC"}'
+			WHERE id IN ($1, $2)`, bad.ID, paused.ID)
+		if err == nil {
+			err = pauseRefused(tx, paused.ID, WhyRefused)
+		}
+		return err
+	})
+	w.tx(func(tx *store.Tx) error { return w.s.RunNow(tx, retried.ID, w.now) })
+	w.look(0)
+	if r := w.newest(retried); r.State != Failed || r.Error != whyPanic {
+		t.Errorf("the run of the job is %q: %q, want a failed one", r.State, r.Error)
+	}
+	w.look(time.Hour)
+	w.want("good")
+	w.do(good)
+	w.restart()
+	w.look(time.Hour)
+	w.want("good")
+	if got := w.get(bad); got.State != Paused || got.PauseReason != whyPanic {
+		t.Errorf("the job is %q: %q, want a paused one", got.State, got.PauseReason)
+	}
+	if got := w.get(paused); got.State != Paused {
+		t.Errorf("the job that was paused is %q", got.State)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -197,9 +198,11 @@ func (s *Scheduler) replan(ctx context.Context, now time.Time) error {
 		for i := range list {
 			j := &list[i]
 			after = j.ID
-			if next, ok := j.When.Next(now); ok && !j.When.Once() && !next.Equal(j.Next) {
-				moved[j] = next
-			}
+			s.survive(ctx, func() {
+				if next, ok := j.When.Next(now); ok && !j.When.Once() && !next.Equal(j.Next) {
+					moved[j] = next
+				}
+			}, "job not planned anew: that panicked", "job", j.ID)
 		}
 		if len(moved) > 0 {
 			err := s.db.Tx(ctx, func(tx *store.Tx) error { return move(tx, moved) })
@@ -274,21 +277,22 @@ func (s *Scheduler) startJobs(ctx context.Context, now time.Time) error {
 		if err != nil || len(due) == 0 {
 			return err
 		}
-		wanted := make(map[memory.Scope]bool) // heartbeats with something to check
+		wanted := make(map[int64]bool) // heartbeats with something to check
+		var ids []int64
 		for _, j := range due {
+			ids = append(ids, j.ID)
 			if j.Kind == Heartbeat {
-				wanted[j.Scope] = s.opts.Heartbeat > 0 && s.opts.Open(j.Scope)
+				s.survive(ctx, func() {
+					wanted[j.ID] = s.opts.Heartbeat > 0 && s.opts.Open(j.Scope)
+				}, "heartbeat left out: the search for something to check panicked", "scope", j.Scope)
 			}
 		}
-		err = s.start(ctx, func(tx *store.Tx) (list []startedRun, err error) {
-			for _, j := range due {
-				r, err := s.claim(tx, j.ID, wanted[j.Scope], now)
-				if err != nil {
-					return nil, fmt.Errorf("schedule: start job %d: %w", j.ID, err)
-				}
-				list = append(list, r...)
-			}
-			return list, nil
+		claim := func(tx *store.Tx, id int64) ([]startedRun, error) {
+			r, err := s.claim(tx, id, wanted[id], now)
+			return r, store.Wrap(err, "schedule: start job %d", id)
+		}
+		err = s.start(ctx, ids, claim, func(tx *store.Tx, id int64) error {
+			return s.Pause(tx, id, whyPanic, now)
 		})
 		if err != nil || len(due) < batch {
 			return err
@@ -304,15 +308,12 @@ func (s *Scheduler) startRuns(ctx context.Context, now time.Time) error {
 		if err != nil || len(due) == 0 {
 			return err
 		}
-		err = s.start(ctx, func(tx *store.Tx) (list []startedRun, err error) {
-			for _, run := range due {
-				r, err := s.retry(tx, run, now)
-				if err != nil {
-					return nil, fmt.Errorf("schedule: start run %d: %w", run, err)
-				}
-				list = append(list, r...)
-			}
-			return list, nil
+		retry := func(tx *store.Tx, run int64) ([]startedRun, error) {
+			r, err := s.retry(tx, run, now)
+			return r, store.Wrap(err, "schedule: start run %d", run)
+		}
+		err = s.start(ctx, due, retry, func(tx *store.Tx, run int64) error {
+			return endRun(tx, run, Failed, Answer{}, whyPanic, now)
 		})
 		if err != nil || len(due) < batch {
 			return err
@@ -334,12 +335,46 @@ type startedRun struct {
 	late     bool
 }
 
-// start runs a transaction that starts runs, and notifies the inbox after the commit.
-func (s *Scheduler) start(ctx context.Context, do func(*store.Tx) ([]startedRun, error)) error {
-	var list []startedRun
-	err := s.db.Tx(ctx, func(tx *store.Tx) (err error) {
-		list, err = do(tx)
+// whyPanic is the stored reason why a job is paused or a run has failed.
+const whyPanic = "I failed when I wanted to start it: see the log"
+
+// start calls one for each id in one transaction. If that panics, start uses a transaction for each
+// id, and calls giveUp for those with which one panics again. Otherwise such a job would end the
+// process again at each start.
+func (s *Scheduler) start(ctx context.Context, ids []int64,
+	one func(*store.Tx, int64) ([]startedRun, error), giveUp func(*store.Tx, int64) error,
+) (err error) {
+	together := func() { err = s.startTogether(ctx, ids, one) }
+	if s.survive(ctx, together, "start of what is due panicked: try one after another") {
 		return err
+	}
+	for i, id := range ids {
+		alone := func() { err = s.startTogether(ctx, ids[i:i+1], one) }
+		if !s.survive(ctx, alone, "start of a job or run panicked: give it up", "id", id) {
+			err = s.db.Tx(ctx, func(tx *store.Tx) error { return giveUp(tx, id) })
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startTogether calls one for each id in one transaction, and notifies the inbox after the commit.
+func (s *Scheduler) startTogether(
+	ctx context.Context, ids []int64, one func(*store.Tx, int64) ([]startedRun, error),
+) error {
+	var list []startedRun
+	err := s.db.Tx(ctx, func(tx *store.Tx) error {
+		list = nil
+		for _, id := range ids {
+			r, err := one(tx, id)
+			if err != nil {
+				return err
+			}
+			list = append(list, r...)
+		}
+		return nil
 	})
 	if err != nil || len(list) == 0 {
 		return err
@@ -351,6 +386,19 @@ func (s *Scheduler) start(ctx context.Context, do func(*store.Tx) ([]startedRun,
 			"attempt", r.attempt, "late", r.late)
 	}
 	return nil
+}
+
+// survive calls f. If f panics, survive logs the panic with a message and attributes, and returns
+// false.
+func (s *Scheduler) survive(ctx context.Context, f func(), message string, attrs ...any) (ok bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.opts.Logger.ErrorContext(ctx, message, append(attrs, "panic", fmt.Sprint(p),
+				"stack", string(debug.Stack()))...)
+		}
+	}()
+	f()
+	return true
 }
 
 // claim creates a run of a job, if it is still due, and sets the job's next time. wanted

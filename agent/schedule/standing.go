@@ -41,7 +41,9 @@ func (s *Scheduler) readmit(ctx context.Context, now time.Time) error {
 		}
 		for i := range list {
 			after = list[i].ID
-			if err := s.endPause(ctx, &list[i], now); err != nil {
+			s.survive(ctx, func() { err = s.endPause(ctx, &list[i], now) },
+				"job stays paused: it panicked when it was to go on", "job", after)
+			if err != nil {
 				return fmt.Errorf("schedule: let job %d go on: %w", after, err)
 			}
 		}
