@@ -275,13 +275,17 @@ func (s *Summarizer) joined(
 	}
 	_, tokens := s.Settings.Prompt(key)
 	heads := noteHead.FindAllStringSubmatchIndex(text, -1)
-	i, most := 0, prompt.Share(tokens, 4, maxSummary)
-	for i < len(heads)-1 && len(text)-heads[i][0] > most {
-		i++
+	most := prompt.Share(tokens, 4, maxSummary)
+	begin, oldest := 0, heads[0] // an imported summary begins with other text
+	for _, head := range heads {
+		if len(text)-begin <= most {
+			break
+		}
+		begin, oldest = head[0], head
 	}
-	from, err := strconv.ParseInt(text[heads[i][2]:heads[i][3]], 10, 64)
+	from, err := strconv.ParseInt(text[oldest[2]:oldest[3]], 10, 64)
 	if err != nil {
 		from = cursor // the pattern matches only digits that fit
 	}
-	return strings.TrimSpace(text[heads[i][0]:]), from
+	return strings.TrimSpace(text[begin:]), from
 }

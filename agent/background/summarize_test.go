@@ -36,3 +36,21 @@ func TestSummaryIsBounded(t *testing.T) {
 		t.Error("the newest notes are missing, or what is in them passes for a head")
 	}
 }
+
+// The summary of an imported session has no heads. It stays until there is too little room.
+func TestJoinedAfterImport(t *testing.T) {
+	t.Parallel()
+	summarizer := &Summarizer{Settings: largePrompt{}, Zone: time.UTC}
+	entry := []session.Entry{{Time: time.Date(2026, 2, 16, 8, 0, 0, 0, time.UTC)}}
+	imported := session.Summary{Text: "Ada has a cat."}
+	text, from := summarizer.joined(bustest.Session("test/a"), imported, 7, "- note", entry)
+	want := "Ada has a cat.\n\n[notes 7, 2026-02-16, one message]\n- note"
+	if text != want || from != 7 {
+		t.Errorf("the summary begins at %d:\n%s\nwant 7:\n%s", from, text, want)
+	}
+	imported.Text += strings.Repeat(" It is asleep.", maxSummary)
+	text, from = summarizer.joined(bustest.Session("test/a"), imported, 7, "- note", entry)
+	if want = "[notes 7, 2026-02-16, one message]\n- note"; text != want || from != 7 {
+		t.Errorf("the long summary begins at %d:\n%.100s\nwant 7:\n%s", from, text, want)
+	}
+}
