@@ -209,10 +209,8 @@ func (m jobs) when(o object) (w schedule.When, err error) {
 		}
 		w, err = schedule.ParseAt(at.Format(time.RFC3339), m.Now, loc)
 	case "every":
-		// The phase of the intervals stays the same.
-		anchor := time.UnixMilli(o.number("createdAtMs", "created_at_ms"))
 		every := time.Duration(s.number("everyMs", "every_ms")) * time.Millisecond
-		w, err = schedule.ParseEvery(every.String(), anchor, m.Jobs.MinEvery)
+		w, err = schedule.ParseEvery(every.String(), m.anchor(o, s, every), m.Jobs.MinEvery)
 	case "cron":
 		w, err = schedule.ParseCron(s.text("expr"), loc)
 	default:
@@ -222,6 +220,18 @@ func (m jobs) when(o object) (w schedule.When, err error) {
 		return w, skipError(err.Error())
 	}
 	return w, nil
+}
+
+// anchor returns the time from which the intervals of a job count, so that their phase stays the
+// same. OpenClaw counts from anchorMs of the schedule, the others from the end of the last run.
+func (m jobs) anchor(o, s object, every time.Duration) time.Time {
+	state, _ := o.table("state") // a state of another type tells nothing
+	at := time.UnixMilli(cmp.Or(s.number("anchorMs"), state.number("nextRunAtMs", "next_run_at_ms"),
+		o.number("createdAtMs", "created_at_ms")))
+	if at.After(m.Now) {
+		at = at.Add(-every) // the job runs at the end of an interval
+	}
+	return at
 }
 
 // target returns the conversation that gets the results of a job. Without one it is the direct chat
