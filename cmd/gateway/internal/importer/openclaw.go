@@ -74,12 +74,18 @@ func clawTime(raw json.RawMessage, loc *time.Location) time.Time {
 // memory, without their messages.
 const maxEntries = 1 << 20
 
+// damaged is the type of an entry whose line is no JSON. OpenClaw leaves such lines out, too.
+const damaged = "damaged"
+
 // clawEntries returns the entries of a session. It ends after the first error.
 func clawEntries(r io.Reader) iter.Seq2[clawEntry, error] {
 	count := 0
 	return parseLines(r, func(line []byte) (e clawEntry, use bool, err error) {
 		if count++; count > maxEntries+1 { // one is the header
 			return e, false, fmt.Errorf("it has more than %d entries", maxEntries)
+		}
+		if !json.Valid(line) {
+			return clawEntry{Type: damaged}, true, nil
 		}
 		return e, true, json.Unmarshal(line, &e)
 	})
@@ -101,6 +107,9 @@ func readClaw(
 			return f, nil, err
 		case e.Type == "session":
 			f.Created = clawTime(e.Timestamp, loc)
+		case e.Type == damaged:
+			f.damaged++
+			t.gap = true
 		default:
 			t.add(e)
 		}
@@ -133,6 +142,7 @@ type clawTree struct {
 	messages map[string]bool
 	borders  map[string]clawEntry // compactions and resets
 	last     string
+	gap      bool // a line was damaged
 }
 
 // add adds the next entry of the file. An entry without an id can't be a parent, so it is left out.
@@ -149,7 +159,11 @@ func (t *clawTree) add(e clawEntry) {
 	if e.ID == "" {
 		return
 	}
-	t.parents[e.ID], t.messages[e.ID] = e.parent(t.last), e.Message != nil
+	parent := e.parent(t.last)
+	if _, known := t.parents[parent]; t.gap && parent != "" && !known {
+		parent = t.last // its line is damaged, and most entries follow the one before
+	}
+	t.parents[e.ID], t.messages[e.ID] = parent, e.Message != nil
 	if e.Mode != "side" {
 		t.last = e.ID
 	}

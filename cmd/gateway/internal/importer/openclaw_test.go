@@ -398,3 +398,18 @@ func TestOpenClawDirect(t *testing.T) {
 			"--as agent:main:whatsapp:direct:+4366099999=ACCOUNT/CHAT imports it",
 	)
 }
+
+// A crash or an earlier version of OpenClaw may have left lines that are no JSON. Such lines are
+// left out, as OpenClaw does, and the entries before them stay in the conversation.
+func TestOpenClawDamagedLines(t *testing.T) {
+	d := newFixture(t)
+	lines := strings.SplitAfter(clawTranscript("and now?"), "\n")
+	lines[1] = "undefined\n" + lines[1]
+	lines[6] = lines[6][:40] + "\n" // the answer
+	text := strings.Join(lines, "") + `{"type":"message","id":"09","parentId":"08","mess`
+	d.write("openclaw.json", "{}",
+		"agents/main/sessions/sessions.json", `{"agent:main:telegram:direct:42":{"sessionId":"s"}}`,
+		"agents/main/sessions/s.jsonl", text)
+	d.want(OpenClaw, "new session agents/main/sessions/s.jsonl > telegram/42: 5 messages, "+
+		"3 system, empty or damaged messages left out")
+}

@@ -31,7 +31,8 @@ type ForeignHeader struct {
 	Summary string
 	Start   int // number of messages that are no longer in the prompt
 
-	scope *foreignScope // of newer PicoClaw sessions
+	scope   *foreignScope // of newer PicoClaw sessions
+	damaged int           // lines that the iterator leaves out, of OpenClaw
 }
 
 // ErrForm means that a file is not a session of another agent.
@@ -78,8 +79,9 @@ func parseTime(s string, loc *time.Location) (time.Time, error) {
 }
 
 // ReadSession reads a session of nanobot or OpenClaw, or the messages of one of PicoClaw: the
-// header and then the lines. Lines without a role don't belong into a transcript. Times without a
-// zone are in loc. Errors are as in [session.Read].
+// header and then the lines. Lines without a role don't belong into a transcript, or are no JSON: a
+// crash of the other agent may leave such a line. Times without a zone are in loc. Errors are as in
+// [session.Read].
 func ReadSession(
 	r io.ReadSeeker, loc *time.Location,
 ) (ForeignHeader, iter.Seq2[session.Line, error], error) {
@@ -120,6 +122,9 @@ func ReadSession(
 		if !begun {
 			begun = true
 			return line, false, nil
+		}
+		if !json.Valid(text) {
+			return session.Line{}, true, nil
 		}
 		line, keep, err := c.line(text)
 		if !keep {
@@ -385,7 +390,7 @@ func (m conversations) join(ctx context.Context, to bus.Address, list []transcri
 			text += ", an old conversation"
 		}
 		if t.lost > 0 {
-			text += fmt.Sprintf(", %d system or empty messages left out", t.lost)
+			text += fmt.Sprintf(", %d system, empty or damaged messages left out", t.lost)
 		}
 		switch {
 		case errors.Is(err, session.ErrExists), err == nil && (info.Messages > 0 || m.filled[h.Key]):
@@ -442,6 +447,7 @@ func ReadHead(
 	f ForeignHeader, lines iter.Seq2[session.Line, error], now time.Time,
 ) (h session.Head, lost int, err error) {
 	h = session.Head{Summary: f.Summary, Created: f.Created, Updated: f.Updated}
+	lost = f.damaged
 	seen := 0
 	for line, err := range lines {
 		if err != nil {
