@@ -100,3 +100,21 @@ func TestPanic(t *testing.T) {
 		t.Errorf("the job that was paused is %q", got.State)
 	}
 }
+
+// A job whose maker can't be read is paused when it is due. The others go on.
+func TestUnreadableMaker(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	bad, good := w.add(job("bad", w.every("1h"))), w.add(job("good", w.every("1h")))
+	w.tx(func(tx *store.Tx) error {
+		_, err := tx.Exec("UPDATE jobs SET sender = '{' WHERE id = $1", bad.ID)
+		return err
+	})
+	w.restart()
+	w.look(time.Hour)
+	w.want("good")
+	w.do(good)
+	if got := w.get(bad); got.State != Paused || got.PauseReason != whyUnreadable {
+		t.Errorf("the job is %q: %q, want a paused one", got.State, got.PauseReason)
+	}
+}

@@ -335,8 +335,11 @@ type startedRun struct {
 	late     bool
 }
 
-// whyPanic is the stored reason why a job is paused or a run has failed.
-const whyPanic = "I failed when I wanted to start it: see the log"
+// The stored reasons why a job is paused or a run has failed.
+const (
+	whyPanic      = "I failed when I wanted to start it: see the log"
+	whyUnreadable = "its time or who set it up can't be read any more; set it up again"
+)
 
 // start calls one for each id in one transaction. If that panics, start uses a transaction for each
 // id, and calls giveUp for those with which one panics again. Otherwise such a job would end the
@@ -413,7 +416,7 @@ func (s *Scheduler) claim(
 	}
 	j := &list[0]
 	if j.When.IsZero() {
-		return nil, s.Pause(tx, id, "its time can't be read any more; give it a new one", now)
+		return nil, s.Pause(tx, id, whyUnreadable, now)
 	}
 	role, why, err := s.opts.Admit(tx, j)
 	if err != nil {
