@@ -25,7 +25,8 @@ import (
 // An event is an entry of the imported history.
 type event struct {
 	memory.Entry
-	read bool // the Dream of the imported agent has processed the entry
+	read    bool // the Dream of the imported agent has processed the entry
+	damaged bool // it is a line that is no JSON, and has no text
 }
 
 // history imports the history of the other agent into the history of the scope.
@@ -97,10 +98,14 @@ func (m history) known(ctx context.Context) (map[fingerprint]bool, error) {
 // nothing.
 func (m history) events(ctx context.Context, name string, known map[fingerprint]bool) error {
 	var fresh []event
-	all, size := 0, 0
+	all, size, damaged := 0, 0, 0
 	for e, err := range m.entries(name) {
 		if err != nil {
 			return err
+		}
+		if e.damaged {
+			damaged++
+			continue
 		}
 		all++
 		if size += len(e.Text); size > maxHistory {
@@ -111,8 +116,12 @@ func (m history) events(ctx context.Context, name string, known map[fingerprint]
 		}
 	}
 	to := string(m.Scope) + "/history.jsonl"
+	note := ""
+	if damaged > 0 {
+		note = fmt.Sprintf(", %d damaged lines left out", damaged)
+	}
 	if len(fresh) == 0 {
-		m.report("history", name, to, Same, fmt.Sprintf("%d entries", all))
+		m.report("history", name, to, Same, fmt.Sprintf("%d entries%s", all, note))
 		return nil
 	}
 	// Small transactions do not delay other writers for long.
@@ -130,7 +139,7 @@ func (m history) events(ctx context.Context, name string, known map[fingerprint]
 			return err
 		}
 	}
-	m.report("history", name, to, New, fmt.Sprintf("%d entries of %d", len(fresh), all))
+	m.report("history", name, to, New, fmt.Sprintf("%d entries of %d%s", len(fresh), all, note))
 	return nil
 }
 
@@ -210,7 +219,8 @@ func (s *Source) cursor(dir string) int64 {
 	return n
 }
 
-// lines reads the entries of history.jsonl.
+// lines reads the entries of history.jsonl. Other programs than nanobot may have written odd
+// cursors and times: such an entry counts as processed, or has no time.
 func (m history) lines(r io.Reader, dreamed int64) iter.Seq2[event, error] {
 	return parseLines(r, func(line []byte) (e event, use bool, err error) {
 		var j struct {
@@ -219,16 +229,17 @@ func (m history) lines(r io.Reader, dreamed int64) iter.Seq2[event, error] {
 			Content   string `json:"content"`
 			Session   string `json:"session_key"`
 		}
-		if err := json.Unmarshal(line, &j); err != nil {
-			return e, false, err
+		err = json.Unmarshal(line, &j)
+		if _, other := errors.AsType[*json.UnmarshalTypeError](err); err != nil && !other {
+			return event{damaged: true}, true, nil
 		}
-		at, err := parseTime(j.Timestamp, m.Location)
-		e = event{memory.Entry{Time: cmp.Or(at, time.UnixMilli(0)), Text: j.Content},
-			j.Cursor <= dreamed}
+		at, _ := parseTime(j.Timestamp, m.Location)
+		e.Entry = memory.Entry{Time: cmp.Or(at, time.UnixMilli(0)), Text: j.Content}
+		e.read = j.Cursor <= dreamed
 		if a, err := m.book.address(j.Session); err == nil {
 			e.Session = a.String()
 		}
-		return e, strings.TrimSpace(j.Content) != "", err
+		return e, strings.TrimSpace(j.Content) != "", nil
 	})
 }
 
@@ -249,8 +260,11 @@ func paragraphs(r io.Reader, loc *time.Location) iter.Seq2[event, error] {
 				yield(event{}, &session.LineError{Line: n, Err: err})
 				return
 			}
-			match := stamp.FindSubmatch(text)
-			if (ended || match != nil) && current.Text != "" {
+			var at time.Time // zero if the line does not begin with a time that exists
+			if match := stamp.FindSubmatch(text); match != nil {
+				at, _ = parseTime(string(match[1]), loc)
+			}
+			if (ended || !at.IsZero()) && current.Text != "" {
 				if !yield(current, nil) {
 					return
 				}
@@ -258,14 +272,9 @@ func paragraphs(r io.Reader, loc *time.Location) iter.Seq2[event, error] {
 			if ended {
 				return
 			}
-			if match != nil {
-				at, err := parseTime(string(match[1]), loc)
-				if err != nil {
-					yield(event{}, &session.LineError{Line: n, Err: err})
-					return
-				}
+			if !at.IsZero() {
 				// These entries have no cursor. They count as processed.
-				current = event{memory.Entry{Time: at, Text: string(text)}, true}
+				current = event{Entry: memory.Entry{Time: at, Text: string(text)}, read: true}
 			} else if current.Text != "" && len(current.Text) <= memory.MaxEntry {
 				gap := "\n"
 				// ReadLines skips blank lines, so a gap in the numbers is a new paragraph.
@@ -320,7 +329,7 @@ func readDay(r io.Reader, name string, loc *time.Location) iter.Seq2[event, erro
 		}
 		text, err := io.ReadAll(io.LimitReader(r, memory.MaxEntry+1))
 		if err != nil || strings.TrimSpace(string(text)) != "" {
-			yield(event{memory.Entry{Time: at, Text: string(text)}, true}, err)
+			yield(event{Entry: memory.Entry{Time: at, Text: string(text)}, read: true}, err)
 		}
 	}
 }

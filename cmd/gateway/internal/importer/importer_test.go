@@ -493,7 +493,7 @@ func TestOddHome(t *testing.T) {
 		"failed document workspace/AGENTS.md > : it has more than 1048576 bytes",
 		"new document workspace/SOUL.md > shared/SOUL.md: 7 bytes",
 		"failed document workspace/TOOLS.md > : document: save TOOLS.md: it is not text in UTF-8",
-		"failed history workspace/memory/history.jsonl > : line 2: ",
+		"new history workspace/memory/history.jsonl > person-1/history.jsonl: 1 entries of 1, 1 damaged",
 		"failed session workspace/sessions/a.jsonl > : it is, or lies behind, a link",
 		"failed session workspace/sessions/list.jsonl > : line 1: it does not begin like",
 		"new session workspace/sessions/telegram_1.jsonl > telegram/1: 1 messages, 1 system, empty",
@@ -511,7 +511,7 @@ func TestOddHome(t *testing.T) {
 	if text := d.file("memory/person-1/USER.md"); text != "Mine." {
 		t.Errorf("USER.md is %q", text)
 	}
-	d.wantHistory(0)
+	d.wantHistory(0, "09:00  a")
 	keys, err := session.Keys(d.target.DB.Read(t.Context()))
 	if err != nil || !slices.Equal(keys, []session.Key{named("telegram/1"), named("telegram/2")}) {
 		t.Errorf("there are the sessions %v, %v", keys, err)
