@@ -45,15 +45,16 @@ type foreignHead struct {
 	CreatedAt string        `json:"created_at"`
 	UpdatedAt string        `json:"updated_at"`
 	Start     int           `json:"last_consolidated"`
+	Archived  int           `json:"last_archived"` // a newer name of last_consolidated
 	Skip      int           `json:"skip"`
 	Summary   string        `json:"summary"`
 	Scope     *foreignScope `json:"scope"`
 }
 
 func (h foreignHead) parse(loc *time.Location) (f ForeignHeader, err error) {
-	f = ForeignHeader{Key: h.Key, Summary: h.Summary, Start: max(h.Start, h.Skip),
+	f = ForeignHeader{Key: h.Key, Summary: h.Summary, Start: max(h.Start, h.Archived, h.Skip),
 		scope: h.Scope}
-	if h.Start < 0 || h.Skip < 0 {
+	if min(h.Start, h.Archived, h.Skip) < 0 {
 		return f, errors.New("the number of consolidated messages is negative")
 	}
 	if f.Created, err = parseTime(h.CreatedAt, loc); err != nil {
@@ -117,18 +118,17 @@ func ReadSession(
 		return fail(err)
 	}
 	c := converter{loc: loc, last: head.Created}
-	begun := probe.Type != "metadata" // without a header the first line is already a message
 	return head, parseLines(r, func(text []byte) (line session.Line, use bool, err error) {
-		if !begun {
-			begun = true
-			return line, false, nil
-		}
+		var f foreignMessage
 		if !json.Valid(text) {
-			return session.Line{}, true, nil
+			return line, true, nil // the empty role makes callers count and drop the line
 		}
-		line, keep, err := c.line(text)
+		if err := json.Unmarshal(text, &f); err != nil || f.Type != "" {
+			return line, false, err // a header, or the state of a provider
+		}
+		line, keep, err := c.line(f)
 		if !keep {
-			line = session.Line{} // the empty role makes callers count and drop the line
+			line = session.Line{}
 		}
 		return line, true, err
 	}), nil
@@ -165,11 +165,7 @@ type converter struct {
 }
 
 // line converts a message. keep is false if the message does not belong into a transcript.
-func (c *converter) line(text []byte) (l session.Line, keep bool, err error) {
-	var f foreignMessage
-	if err := json.Unmarshal(text, &f); err != nil {
-		return l, false, err
-	}
+func (c *converter) line(f foreignMessage) (l session.Line, keep bool, err error) {
 	at, err := parseTime(cmp.Or(f.Timestamp, f.CreatedAt), c.loc)
 	if err != nil {
 		return l, false, err
@@ -194,11 +190,8 @@ func (c *converter) line(text []byte) (l session.Line, keep bool, err error) {
 		}
 		m.ToolCalls = append(m.ToolCalls, converted)
 	}
-	switch {
-	case f.Type != "":
-		return l, false, fmt.Errorf("%q is not a type of line", f.Type)
-	case f.Role == "system", m.Role == llm.ToolRole && m.ToolCallID == "",
-		m.Text == "" && len(m.ToolCalls) == 0 && m.Role != llm.ToolRole && f.Role != "":
+	if f.Role == "system" || m.Role == llm.ToolRole && m.ToolCallID == "" ||
+		m.Text == "" && len(m.ToolCalls) == 0 && m.Role != llm.ToolRole && f.Role != "" {
 		return l, false, nil
 	}
 	if err := session.CheckMessage(m); err != nil {
@@ -292,7 +285,8 @@ func (m conversations) importFolder(ctx context.Context, dir string) {
 	for _, e := range entries {
 		name := path.Join(dir, e.Name())
 		switch ext := path.Ext(name); {
-		case ctx.Err() != nil, strings.HasSuffix(name, ".meta.json"):
+		case ctx.Err() != nil, strings.HasSuffix(name, ".meta.json"),
+			strings.HasSuffix(name, ".checkpoint.json"): // of a turn that nanobot had not ended
 		case e.IsDir():
 			if workspaceID.MatchString(e.Name()) {
 				m.importFolder(ctx, name)

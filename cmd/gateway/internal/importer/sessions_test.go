@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,27 @@ func TestLargeSession(t *testing.T) {
 	info, err := session.ReadInfo(d.target.DB.Read(t.Context()), named("telegram/42"))
 	if err != nil || info.Messages != messages {
 		t.Errorf("%d messages, %v, want %d", info.Messages, err, messages)
+	}
+}
+
+// A newer nanobot, also its export, writes the state of the model's provider into a session, the
+// number of archived messages with another name, and the state of an unfinished turn beside it.
+func TestProviderState(t *testing.T) {
+	d := newFixture(t)
+	d.write(
+		"config.json", `{}`,
+		"workspace/sessions/dGVsZWdyYW06NDI.jsonl", `{"_type":"metadata","key":"telegram:42",`+
+			`"created_at":"2026-02-16T10:00:00","metadata":{},"last_archived":1}`+"\n"+
+			`{"_type":"provider_state","state":{"kind":"openai_responses","version":1}}`+"\n"+
+			`{"role":"user","content":"old","timestamp":"2026-02-16T10:00:00"}`+"\n"+
+			`{"role":"user","content":"new","timestamp":"2026-02-16T10:01:00"}`+"\n",
+		"workspace/sessions/dGVsZWdyYW06NDI.checkpoint.json", `{"version":1,"checkpoint":{}}`,
+	)
+	d.want(Nanobot,
+		"new session workspace/sessions/dGVsZWdyYW06NDI.jsonl > telegram/42: 2 messages")
+	want := []string{"10:01 user new"}
+	if got := d.transcript(named("telegram/42")); !slices.Equal(got, want) {
+		t.Errorf("the prompt holds %q, want %q", got, want)
 	}
 }
 
