@@ -382,8 +382,8 @@ func TestNanobotByWorkspace(t *testing.T) {
 		dir+"sessions.sqlite3", "SQLite", "sessions/other/telegram_43.jsonl", "x")
 	d.want(Nanobot,
 		"new session "+dir+"dGVsZWdyYW06NDI.jsonl > telegram/42: 1 messages",
-		"left session "+dir+"sessions.sqlite3 > : the import can't read the conversations in this "+
-			"database of a newer nanobot")
+		"left session "+dir+"sessions.sqlite3 > : a newer nanobot keeps conversations in this "+
+			"database: its command sessions export-jsonl writes them as files, which the import reads")
 }
 
 // TestWorkspaceElsewhere imports homes whose settings name a workspace. If it is not in the home,

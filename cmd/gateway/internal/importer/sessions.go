@@ -297,8 +297,9 @@ func (m conversations) importFolder(ctx context.Context, dir string) {
 			m.failed("session", name, skipError("an old version of PicoClaw wrote it: start a "+
 				"newer one, which converts it to .jsonl"))
 		case ext == ".sqlite3":
-			m.failed("session", name, skipError("the import can't read the conversations in this "+
-				"database of a newer nanobot"))
+			m.failed("session", name, skipError("a newer nanobot keeps conversations in this "+
+				"database: its command sessions export-jsonl writes them as files, which the "+
+				"import reads"))
 		}
 	}
 }
