@@ -197,13 +197,20 @@ func (i importing) people(ctx context.Context, cfg *config.Config, t *importer.T
 	if t.People, err = (gate.People{}).List(t.DB.Read(ctx)); err != nil {
 		return err
 	}
-	var owners []int64
-	for _, p := range t.People {
-		// The configuration can make somebody an owner who has another role in the database.
-		listed := slices.Contains(cfg.Channels[p.Account].Owners, p.Sender)
-		if (p.Role == bus.Owner || listed) && !slices.Contains(owners, p.ID) {
-			owners = append(owners, p.ID)
+	for j := range t.People {
+		p := &t.People[j]
+		account := cfg.Channels[p.Account]
+		// The configuration overrides the role in the database, also that of an account that is
+		// switched off meanwhile.
+		if account.Type == "terminal" || slices.Contains(account.Owners, p.Sender) {
+			p.Role = bus.Owner
 		}
+	}
+	owners := ownersOf(t.People, func(p gate.Person) bool {
+		return cfg.Channels[p.Account].Type != "terminal"
+	})
+	if len(owners) == 0 { // there may be nobody but the person at the terminal
+		owners = ownersOf(t.People, func(gate.Person) bool { return true })
 	}
 	switch {
 	case i.scope != "":
@@ -226,6 +233,16 @@ func (i importing) people(ctx context.Context, cfg *config.Config, t *importer.T
 		return app.UsageErrorf("there is no person %d: see gateway people list", person)
 	}
 	return i.owner(ctx, t)
+}
+
+// ownersOf returns the numbers of the owners among the people that fit.
+func ownersOf(people []gate.Person, fits func(gate.Person) bool) (list []int64) {
+	for _, p := range people {
+		if p.Role == bus.Owner && fits(p) && !slices.Contains(list, p.ID) {
+			list = append(list, p.ID)
+		}
+	}
+	return list
 }
 
 // owner sets the direct chat of the scope's person in t.
