@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -390,6 +391,9 @@ func warnOf(cmd *cobra.Command, b skillData, p skills.Package) error {
 		"like an instruction, for everybody who may write to the bot.")
 	if scripts > 0 {
 		cmd.Printf("It may run its scripts, of which there are %d, like any command.\n", scripts)
+	}
+	if strings.Contains(name, " ") {
+		name = strconv.Quote(name)
 	}
 	cmd.Printf("Read it:         gateway skills show %s\n", name)
 	cmd.Printf("Remove it:       gateway skills remove %s\n", name)

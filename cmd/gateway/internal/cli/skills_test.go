@@ -50,3 +50,20 @@ func TestSkillsOnATerminal(t *testing.T) {
 		t.Errorf("printed %q", got)
 	}
 }
+
+// The commands about a skill can be copied, also if its name has spaces.
+func TestSkillCommands(t *testing.T) {
+	for name, want := range map[string]string{"tea": " tea\n", "Big Tea": " \"Big Tea\"\n"} {
+		cmd, out := &cobra.Command{}, new(bytes.Buffer)
+		cmd.SetOut(out)
+		p := skills.Package{Skill: skills.Skill{Name: name, Folder: "tea"}}
+		if err := warnOf(cmd, skillData{Library: skills.New(nil)}, p); err != nil {
+			t.Fatal(err)
+		}
+		for _, command := range []string{"gateway skills show", "gateway skills remove"} {
+			if got := out.String(); !strings.Contains(got, command+want) {
+				t.Errorf("%q lacks %q", got, command+want)
+			}
+		}
+	}
+}
