@@ -35,19 +35,32 @@ var clawKeys = gatewayKeys[2:]
 // errBound means that a front matter exceeds the limits.
 var errBound = errors.New("too large")
 
-// plainValue matches a line whose value begins like plain text.
-var plainValue = regexp.MustCompile(`(?m)^([a-z-]+):[ \t]+([^\s|>"'{].*)$`)
+// textValue matches a line whose value begins like text, with or without quotes.
+var textValue = regexp.MustCompile(`(?m)^([a-z-]+):[ \t]+([^\s|>{].*)$`)
 
 // repair repairs common mistakes in a front matter that is not valid YAML: it replaces tabs
-// by spaces, and quotes values that contain ": " or a bracket.
+// by spaces, and quotes values that contain ": ", a bracket or quotes in quotes.
 func repair(text string) string {
 	text = strings.ReplaceAll(text, "\t", "  ")
-	return plainValue.ReplaceAllStringFunc(text, func(line string) string {
+	return textValue.ReplaceAllStringFunc(text, func(line string) string {
 		if _, err := readYAML(line); err == nil {
 			return line
 		}
 		key, value, _ := strings.Cut(line, ":")
-		return key + ": " + strconv.Quote(plaintext.OneLine(value)) // YAML has the same escapes as Go
+		value = plaintext.OneLine(value)
+		for _, quote := range []string{`"`, "'"} {
+			if !strings.HasPrefix(value, quote) {
+				continue
+			}
+			if strings.Count(value, quote) == 1 {
+				return line // the text continues in the next line
+			}
+			if strings.HasSuffix(value, quote) {
+				value = value[1 : len(value)-1]
+			}
+			break
+		}
+		return key + ": " + strconv.Quote(value) // YAML has the same escapes as Go
 	})
 }
 
