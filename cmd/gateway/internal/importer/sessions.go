@@ -40,20 +40,23 @@ var ErrForm = errors.New("it does not begin like a session of nanobot, PicoClaw 
 
 // foreignHead is the first line of a nanobot session, or PicoClaw's .meta.json.
 type foreignHead struct {
-	Type      string        `json:"_type"`
-	Key       string        `json:"key"`
-	CreatedAt string        `json:"created_at"`
-	UpdatedAt string        `json:"updated_at"`
-	Start     int           `json:"last_consolidated"`
-	Archived  int           `json:"last_archived"` // a newer name of last_consolidated
-	Skip      int           `json:"skip"`
-	Summary   string        `json:"summary"`
-	Scope     *foreignScope `json:"scope"`
+	Type      string          `json:"_type"`
+	Key       string          `json:"key"`
+	CreatedAt string          `json:"created_at"`
+	UpdatedAt string          `json:"updated_at"`
+	Start     int             `json:"last_consolidated"`
+	Archived  int             `json:"last_archived"` // a newer name of last_consolidated
+	Skip      int             `json:"skip"`
+	Summary   string          `json:"summary"`
+	Metadata  json.RawMessage `json:"metadata"` // of nanobot, with its summary
+	Scope     *foreignScope   `json:"scope"`
 }
 
 func (h foreignHead) parse(loc *time.Location) (f ForeignHeader, err error) {
-	f = ForeignHeader{Key: h.Key, Summary: h.Summary, Start: max(h.Start, h.Archived, h.Skip),
-		scope: h.Scope}
+	metadata, _ := parseObject(h.Metadata) // other types than objects tell nothing
+	last, _ := metadata.table("_last_summary")
+	f = ForeignHeader{Key: h.Key, Summary: cmp.Or(h.Summary, last.text("text")),
+		Start: max(h.Start, h.Archived, h.Skip), scope: h.Scope}
 	if min(h.Start, h.Archived, h.Skip) < 0 {
 		return f, errors.New("the number of consolidated messages is negative")
 	}

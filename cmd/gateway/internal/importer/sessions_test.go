@@ -41,13 +41,15 @@ func TestLargeSession(t *testing.T) {
 }
 
 // A newer nanobot, also its export, writes the state of the model's provider into a session, the
-// number of archived messages with another name, and the state of an unfinished turn beside it.
+// number of archived messages with another name, and the state of an unfinished turn beside it. The
+// metadata has the notes of the archived messages.
 func TestProviderState(t *testing.T) {
 	d := newFixture(t)
 	d.write(
 		"config.json", `{}`,
 		"workspace/sessions/dGVsZWdyYW06NDI.jsonl", `{"_type":"metadata","key":"telegram:42",`+
-			`"created_at":"2026-02-16T10:00:00","metadata":{},"last_archived":1}`+"\n"+
+			`"created_at":"2026-02-16T10:00:00","last_archived":1,"metadata":{"title":"Rome",`+
+			`"_last_summary":{"text":"We spoke of Rome.","last_active":"2026-02-16T10:00:30"}}}`+"\n"+
 			`{"_type":"provider_state","state":{"kind":"openai_responses","version":1}}`+"\n"+
 			`{"role":"user","content":"old","timestamp":"2026-02-16T10:00:00"}`+"\n"+
 			`{"role":"user","content":"new","timestamp":"2026-02-16T10:01:00"}`+"\n",
@@ -58,6 +60,10 @@ func TestProviderState(t *testing.T) {
 	want := []string{"10:01 user new"}
 	if got := d.transcript(named("telegram/42")); !slices.Equal(got, want) {
 		t.Errorf("the prompt holds %q, want %q", got, want)
+	}
+	s, err := session.ReadSummary(d.target.DB.Read(t.Context()), named("telegram/42"))
+	if err != nil || s.Text != "We spoke of Rome." {
+		t.Errorf("the notes are %q, %v", s.Text, err)
 	}
 }
 
