@@ -462,6 +462,9 @@ func ReadHead(
 		h.Created = cmp.Or(h.Created, line.Time)
 		h.Updated = later(h.Updated, line.Time)
 	}
+	if f.Start > seen { // nanobot ignores such a number, too
+		h.Start = 0
+	}
 	h.Created = cmp.Or(h.Created, now)
 	h.Updated = later(h.Updated, h.Created)
 	return h, lost, nil

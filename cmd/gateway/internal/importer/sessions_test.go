@@ -67,6 +67,19 @@ func TestProviderState(t *testing.T) {
 	}
 }
 
+// A number of archived messages that is too high means nothing, as in nanobot.
+func TestArchivedTooMany(t *testing.T) {
+	d := newFixture(t)
+	d.write("config.json", `{}`, "workspace/sessions/telegram_42.jsonl",
+		`{"_type":"metadata","key":"telegram:42","metadata":{},"last_consolidated":7}`+"\n"+
+			`{"role":"user","content":"hello","timestamp":"2026-02-16T10:00:00"}`+"\n")
+	d.want(Nanobot, "new session workspace/sessions/telegram_42.jsonl > telegram/42: 1 messages")
+	want := []string{"10:00 user hello"}
+	if got := d.transcript(named("telegram/42")); !slices.Equal(got, want) {
+		t.Errorf("the prompt holds %q, want %q", got, want)
+	}
+}
+
 // Reading a file ends with a LineError, or with messages that a transcript accepts.
 func FuzzReadSession(f *testing.F) {
 	f.Add(`{"_type":"metadata","key":"a:b","created_at":"2026-02-03T10:00:00"}` + "\n" +
