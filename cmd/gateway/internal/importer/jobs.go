@@ -239,7 +239,8 @@ func (m jobs) anchor(o, s object, every time.Duration) time.Time {
 func (m jobs) target(payload object) (bus.Address, error) {
 	channel := cmp.Or(payload.text("channel"), payload.text("originChannel", "origin_channel"))
 	to := cmp.Or(payload.text("to"), payload.text("originChatId", "origin_chat_id"))
-	if key := payload.text("sessionKey", "session_key"); key != "" && to == "" {
+	key := payload.text("sessionKey", "session_key")
+	if key != "" && to == "" {
 		return m.book.address(key)
 	}
 	to = strings.TrimPrefix(to, channel+":") // OpenClaw may repeat it
@@ -248,7 +249,14 @@ func (m jobs) target(payload object) (bus.Address, error) {
 	}
 	switch {
 	case to != "" && channel != "" && channel != "last":
-		return m.book.address(channel + ":" + to)
+		a, err := m.book.address(channel + ":" + to)
+		// Only the key of nanobot's session names a topic.
+		own, keyErr := m.book.address(key)
+		if err == nil && keyErr == nil && own.Account == a.Account && own.Chat == a.Chat &&
+			a.Thread == "" {
+			return own, nil
+		}
+		return a, err
 	case m.book.Owner.Chat.Chat != "":
 		return m.book.Owner.Chat, nil
 	}

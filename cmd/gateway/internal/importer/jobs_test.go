@@ -44,3 +44,20 @@ func TestIntervals(t *testing.T) {
 		})
 	}
 }
+
+// nanobot names the topic of a group only in the key of the job's session. That key may also belong
+// to another conversation.
+func TestTopicOfJob(t *testing.T) {
+	const text = `{"name":%q,"schedule":{"kind":"every","everyMs":3600000},"payload":
+		{"message":"look","channel":"telegram","to":"-100","sessionKey":%q}}`
+	d := newFixture(t)
+	d.write("config.json", "{}", "cron/jobs.json", "["+
+		fmt.Sprintf(text, "topic", "telegram:-100:topic:7")+","+
+		fmt.Sprintf(text, "group", "telegram:-100")+","+
+		fmt.Sprintf(text, "other", "telegram:42")+","+
+		fmt.Sprintf(text, "all", "unified:default")+"]")
+	d.run(Nanobot, false)
+	const rest = " chat-telegram+-100 42 active"
+	d.wantJobs("topic telegram/-100/7"+rest, "group telegram/-100"+rest, "other telegram/-100"+rest,
+		"all telegram/-100"+rest)
+}
