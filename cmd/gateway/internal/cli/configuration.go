@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 	"gateway/agent/suggest"
 	"gateway/cmd/gateway/internal/app"
 	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/doctor"
 )
 
 func configCommand(load app.Loader) *cobra.Command {
@@ -56,12 +56,12 @@ The exit code is 2 if there are mistakes, and 1 if there are only settings witho
 				cmd.Printf("%s sets nothing. A key is set by GATEWAY_SECTION__KEY, with two \"_\".\n",
 					name)
 			}
-			err = warnOfReaders(cmd, e)
-			if err == nil && len(warnings) > 0 && !startOnly {
-				err = fmt.Errorf("a gateway starts with it, but these settings have no effect:\n%s",
+			warnOfReaders(cmd, e)
+			if len(warnings) > 0 && !startOnly {
+				return fmt.Errorf("a gateway starts with it, but these settings have no effect:\n%s",
 					strings.Join(warnings, "\n"))
 			}
-			return err
+			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&startOnly, "start-only", false,
@@ -96,20 +96,12 @@ func findWarnings(e *config.Explanation) ([]string, error) {
 }
 
 // warnOfReaders prints a warning if other users can read a file with credentials.
-func warnOfReaders(cmd *cobra.Command, e *config.Explanation) error {
+func warnOfReaders(cmd *cobra.Command, e *config.Explanation) {
 	// A file without credentials may be readable for everybody.
-	if !e.Literal {
-		return nil
-	}
-	info, err := os.Stat(e.Config.File)
-	if err != nil {
-		return fmt.Errorf("config: %w", err)
-	}
-	if info.Mode().Perm()&0o077 != 0 {
+	if _, open := doctor.Exposed(e.Config.File, e.Config.Gateway.Home); open && e.Literal {
 		cmd.Printf("Others on this machine can read the credentials in %[1]s: chmod 600 %[1]s\n",
 			e.Config.File)
 	}
-	return nil
 }
 
 // configShow returns the command that prints the settings. They are those that a gateway would have

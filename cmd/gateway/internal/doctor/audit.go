@@ -174,7 +174,7 @@ func CountUnfixed(list []Problem, s Severity) (n int) {
 // checkFiles adds a problem for each file to which others have access.
 func (a *auditor) checkFiles(files ...string) {
 	for _, file := range files {
-		mode, exposed := exposed(file, a.cfg.Gateway.Home)
+		mode, exposed := Exposed(file, a.cfg.Gateway.Home)
 		text := fmt.Sprintf("%s has mode %04o", file, mode)
 		switch {
 		// exposed returns 0 if others have no access, or there is no such file.

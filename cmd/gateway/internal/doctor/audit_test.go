@@ -335,7 +335,7 @@ func TestLent(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := want || owner == 0 && mode == 0o440
-			if _, got := exposed(file, t.TempDir()); got != want {
+			if _, got := Exposed(file, t.TempDir()); got != want {
 				t.Errorf("of user %d, mode %04o it is open: %t, want %t", owner, mode, got, want)
 			}
 		}

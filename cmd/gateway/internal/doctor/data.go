@@ -131,7 +131,7 @@ func existing(dir string) string {
 func (c Case) examineFiles(context.Context) []Finding {
 	var list []Finding
 	for _, file := range c.privateFiles() {
-		if mode, open := exposed(file, c.Config.Gateway.Home); open {
+		if mode, open := Exposed(file, c.Config.Gateway.Home); open {
 			list = append(list, subject{"files", "File"}.bad(fmt.Sprintf("%s has mode %04o", file, mode),
 				"Other users of this machine can read it: chmod 600 "+file+", or gateway security --fix")...)
 		}
@@ -172,10 +172,10 @@ func (c Case) literal() bool {
 	return err != nil || slices.ContainsFunc(list, config.Written.Literal)
 }
 
-// exposed returns the mode of a file and whether others can read or write it. A closed data
+// Exposed returns the mode of a file and whether others can read or write it. A closed data
 // directory protects the files in it. If another user owns the file and it belongs to our group,
 // that group may read it: Kubernetes mounts secrets in this way.
-func exposed(file, home string) (fs.FileMode, bool) {
+func Exposed(file, home string) (fs.FileMode, bool) {
 	info, err := os.Stat(file)
 	if err != nil || !modes {
 		return 0, false
