@@ -202,7 +202,8 @@ func sessionsImportCommand(load app.Loader) *cobra.Command {
 		Short: "Import exported conversations, or those of nanobot or OpenClaw",
 		Long: `Import a conversation, or all of a folder, from files of gateway sessions export,
 nanobot or OpenClaw. An existing conversation stays, unless --replace is given. A file with a
-mistake is not imported at all. The gateway must not run.`,
+mistake is not imported at all. But lines of nanobot and OpenClaw that are no JSON are left out. The
+gateway must not run.`,
 		Args: cobra.ExactArgs(1),
 	}, func(cmd *cobra.Command, cfg *config.Config, args []string) error {
 		files, err := filesIn(args[0])
