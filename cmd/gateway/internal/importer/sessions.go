@@ -186,12 +186,10 @@ func (c *converter) line(f foreignMessage) (l session.Line, keep bool, err error
 	if f.Reasoning != nil && m.Role == llm.Assistant {
 		m.Reasoning = *f.Reasoning
 	}
-	for i, call := range f.ToolCalls {
-		converted, err := call.convert()
-		if err != nil {
-			return l, false, fmt.Errorf("tool call %d: %w", i+1, err)
+	for _, call := range f.ToolCalls {
+		if converted, ok := call.convert(); ok {
+			m.ToolCalls = append(m.ToolCalls, converted)
 		}
-		m.ToolCalls = append(m.ToolCalls, converted)
 	}
 	if f.Role == "system" || m.Role == llm.ToolRole && m.ToolCallID == "" ||
 		m.Text == "" && len(m.ToolCalls) == 0 && m.Role != llm.ToolRole && f.Role != "" {
@@ -206,21 +204,19 @@ func (c *converter) line(f foreignMessage) (l session.Line, keep bool, err error
 	return session.Line{Time: c.last, Turn: c.turn, Message: m}, true, nil
 }
 
-func (f foreignCall) convert() (c llm.ToolCall, err error) {
+// convert converts a call. ok is false for a call that no model's provider would accept.
+func (f foreignCall) convert() (c llm.ToolCall, ok bool) {
 	name, arguments := f.Name, f.Arguments
 	if f.Function != nil {
 		name, arguments = f.Function.Name, f.Function.Arguments
 	}
 	c = llm.ToolCall{ID: f.ID, Name: name, Arguments: "{}"}
 	if len(arguments) > 0 && arguments[0] == '"' {
-		err = json.Unmarshal(arguments, &c.Arguments)
+		_ = json.Unmarshal(arguments, &c.Arguments) // a string, as it is valid JSON
 	} else if len(arguments) > 0 && string(arguments) != "null" {
 		c.Arguments = string(arguments)
 	}
-	if err == nil && (c.ID == "" || c.Name == "") {
-		err = errors.New("its id or its name is missing")
-	}
-	return c, err
+	return c, c.ID != "" && c.Name != ""
 }
 
 // A contentPart is a part of a message. Thinking and the fields after it are OpenClaw's.

@@ -80,6 +80,29 @@ func TestArchivedTooMany(t *testing.T) {
 	}
 }
 
+// Some models have made tool calls without an id or a name. Such calls are left out, and what else
+// the conversation has is imported.
+func TestOddToolCalls(t *testing.T) {
+	d := newFixture(t)
+	const call = `{"id":%q,"type":"function","function":{"name":%q,"arguments":"{}"}}`
+	calls := strings.Join([]string{fmt.Sprintf(call, "", "exec"), fmt.Sprintf(call, "1", ""),
+		fmt.Sprintf(call, "2", "look")}, ",")
+	d.write("config.json", `{}`, "workspace/sessions/telegram_42.jsonl",
+		`{"_type":"metadata","key":"telegram:42","created_at":"2026-02-16T10:00:00"}`+"\n"+
+			`{"role":"user","content":"hello"}`+"\n"+
+			`{"role":"assistant","content":"I look.","tool_calls":[`+calls+"]}\n"+
+			`{"role":"tool","tool_call_id":"","content":"x"}`+"\n"+
+			`{"role":"tool","tool_call_id":"2","content":"a cat"}`+"\n"+
+			`{"role":"assistant","content":"A cat."}`+"\n")
+	d.want(Nanobot, "new session workspace/sessions/telegram_42.jsonl > telegram/42: 4 messages, "+
+		"1 system, empty or damaged messages left out")
+	want := []string{"10:00 user hello", "10:00 assistant I look. look{}", "10:00 tool a cat",
+		"10:00 assistant A cat."}
+	if got := d.transcript(named("telegram/42")); !slices.Equal(got, want) {
+		t.Errorf("the transcript is %q, want %q", got, want)
+	}
+}
+
 // Reading a file ends with a LineError, or with messages that a transcript accepts.
 func FuzzReadSession(f *testing.F) {
 	f.Add(`{"_type":"metadata","key":"a:b","created_at":"2026-02-03T10:00:00"}` + "\n" +
