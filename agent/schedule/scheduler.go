@@ -338,7 +338,7 @@ type startedRun struct {
 // The stored reasons why a job is paused or a run has failed.
 const (
 	whyPanic      = "I failed when I wanted to start it: see the log"
-	whyUnreadable = "its time or who set it up can't be read any more; set it up again"
+	whyUnreadable = "it can't be read any more; set it up again"
 )
 
 // start calls one for each id in one transaction. If that panics, start uses a transaction for each
