@@ -224,7 +224,7 @@ func (c *converter) claw(e clawEntry) session.Line {
 		case m.Role != llm.Assistant:
 		case p.Type == "thinking":
 			m.Reasoning += p.Thinking
-		case p.Type == "toolCall":
+		case p.Type == "toolCall" && p.ID != "" && p.Name != "": // others no provider would accept
 			m.ToolCalls = append(m.ToolCalls, llm.ToolCall{ID: p.ID, Name: p.Name,
 				Arguments: cmp.Or(string(p.Arguments), "{}")})
 		}

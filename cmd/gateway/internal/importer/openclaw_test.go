@@ -413,3 +413,19 @@ func TestOpenClawDamagedLines(t *testing.T) {
 	d.want(OpenClaw, "new session agents/main/sessions/s.jsonl > telegram/42: 5 messages, "+
 		"3 system, empty or damaged messages left out")
 }
+
+// A tool call without a name is left out, and the text beside it stays.
+func TestOpenClawOddCalls(t *testing.T) {
+	d := newFixture(t)
+	text := clawTranscript("and now?") + `{"type":"message","id":"09","parentId":"08",` +
+		`"timestamp":"2026-11-01T08:00:09Z","message":{"role":"assistant","content":[` +
+		`{"type":"text","text":"I look."},{"type":"toolCall","id":"c2","name":""}]}}` + "\n"
+	d.write("openclaw.json", "{}",
+		"agents/main/sessions/sessions.json", `{"agent:main:telegram:direct:42":{"sessionId":"s"}}`,
+		"agents/main/sessions/s.jsonl", text)
+	d.run(OpenClaw, false)
+	got := d.transcript(named("telegram/42"))
+	if len(got) == 0 || got[len(got)-1] != "08:00 assistant I look." {
+		t.Errorf("the transcript is %q, want it to end with the text", got)
+	}
+}
