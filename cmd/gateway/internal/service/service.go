@@ -131,7 +131,7 @@ func (r Runner) Install(ctx context.Context, s Spec) error {
 	// The service works without this until the person logs out, so a failure is only reported.
 	if err := r.run(ctx, "loginctl", "enable-linger"); err != nil {
 		fmt.Fprintf(r.Out, "The gateway ends when you log out, because systemd refused to keep it "+
-			"running: %v\nAsk root for \"loginctl enable-linger %s\".\n", err, filepath.Base(s.User))
+			"running: %v\nAsk root for \"loginctl enable-linger %d\".\n", err, os.Getuid())
 	}
 	return nil
 }

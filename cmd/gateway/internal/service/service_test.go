@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"flag"
 	"io"
 	"os"
@@ -209,5 +210,28 @@ func TestLaunchd(t *testing.T) {
 	}
 	if err := r.Uninstall(t.Context(), spec); err == nil {
 		t.Error("what is not there was removed")
+	}
+}
+
+// TestLinger checks that the advice to root names the person whose service must survive a logout,
+// even if their home folder is called otherwise.
+func TestLinger(t *testing.T) {
+	folder := t.TempDir()
+	for name, script := range map[string]string{"systemctl": "true", "loginctl": "false"} {
+		err := os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
+	spec := odd
+	spec.System, spec.User = "linux", t.TempDir()
+	var out bytes.Buffer
+	if err := (Runner{&out}).Install(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("\"loginctl enable-linger %d\"", os.Getuid())
+	if !strings.Contains(out.String(), want) {
+		t.Errorf("it says %q, want %s in it", &out, want)
 	}
 }
