@@ -154,9 +154,12 @@ func retryAfter(h http.Header) time.Duration {
 // take a model out of use until the next start.
 const maxAfter = 24 * time.Hour
 
-// seconds returns s as a duration between 0 and maxAfter.
+// seconds returns s as a duration between 0 and maxAfter. For NaN it returns 0.
 func seconds(s float64) time.Duration {
-	return time.Duration(min(max(0, s), maxAfter.Seconds()) * float64(time.Second))
+	if !(s > 0) {
+		return 0
+	}
+	return time.Duration(min(s, maxAfter.Seconds()) * float64(time.Second))
 }
 
 var waitText = regexp.MustCompile(`(?i)(?:try again|retry) ` +

@@ -19,6 +19,7 @@ func TestRetryAfter(t *testing.T) {
 			20 * time.Millisecond},
 		"negative":  {http.Header{"Retry-After": {"-1"}}, 0},
 		"absurd":    {http.Header{"Retry-After": {"1e300"}}, 24 * time.Hour},
+		"NaN":       {http.Header{"Retry-After": {"NaN"}}, 0},
 		"no number": {http.Header{"Retry-After": {"soon"}}, 0},
 		"date": {http.Header{"Date": {date.Format(http.TimeFormat)},
 			"Retry-After": {date.Add(time.Minute).Format(http.TimeFormat)}}, time.Minute},
