@@ -44,6 +44,7 @@ type slideText struct {
 	title  string // written before the first text
 	inText bool
 	cells  int  // number of cells in the row so far
+	gap    bool // a line of the cell is to be separated from the next one
 	tables int  // nesting depth
 	field  bool // within a field, such as the slide's number
 }
@@ -57,7 +58,7 @@ func (s *slideText) handle(start *xml.StartElement, end, text string) {
 		case "t":
 			s.inText = true
 		case "br":
-			s.line()
+			s.lineBreak()
 		case "fld":
 			s.field = attribute(start, "type") == "slidenum"
 		case "tbl":
@@ -65,6 +66,7 @@ func (s *slideText) handle(start *xml.StartElement, end, text string) {
 		case "tr":
 			s.cells = 0
 		case "tc":
+			s.gap = false
 			if s.cells++; s.cells > 1 {
 				s.write(" | ")
 			}
@@ -75,10 +77,22 @@ func (s *slideText) handle(start *xml.StartElement, end, text string) {
 		s.field = false
 	case end == "tbl":
 		s.tables--
-	case end == "p" && s.tables == 0, end == "tr":
+	case end == "p":
+		s.lineBreak()
+	case end == "tr":
 		s.line()
 	case s.inText && !s.field:
+		if s.gap && s.tables > 0 {
+			s.write(" ")
+		}
 		s.write(s.title + text)
-		s.title = ""
+		s.title, s.gap = "", false
+	}
+}
+
+// lineBreak ends a line. In a table it only separates what the cell has so far from what follows.
+func (s *slideText) lineBreak() {
+	if s.gap = true; s.tables == 0 {
+		s.line()
 	}
 }

@@ -29,9 +29,10 @@ type wordText struct {
 	prefix  string // of the paragraph: mark of a heading or list item
 	begun   bool   // the paragraph has text
 	inText  bool
-	tables  int // nesting depth
-	cells   int // number of cells in the row so far
-	deleted int // nesting depth of deleted text
+	tables  int  // nesting depth
+	cells   int  // number of cells in the row so far
+	gap     bool // a paragraph of the cell is to be separated from the next one
+	deleted int  // nesting depth of deleted text
 }
 
 func (w *wordText) handle(start *xml.StartElement, end, text string) {
@@ -77,6 +78,7 @@ func (w *wordText) start(e *xml.StartElement) {
 	case "tr":
 		w.cells = 0
 	case "tc":
+		w.gap = false
 		if w.cells++; w.cells > 1 {
 			w.write(" | ")
 		}
@@ -98,11 +100,7 @@ func (w *wordText) end(name string) {
 	case "p":
 		switch {
 		case w.tables > 0:
-			if w.begun {
-				w.begun = false
-				// Separate the next paragraph of the cell from this one.
-				w.prefix = ""
-			}
+			w.gap = w.gap || w.begun
 		case w.begun:
 			w.paragraph()
 			// Items of a list follow one another without empty lines.
@@ -128,8 +126,11 @@ func (w *wordText) put(text string) {
 	}
 	if !w.begun {
 		w.begun = true
-		if w.tables == 0 {
+		switch {
+		case w.tables == 0:
 			text = w.prefix + text
+		case w.gap:
+			text = " " + text
 		}
 	}
 	if w.tables > 0 {
