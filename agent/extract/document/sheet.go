@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"math"
 	"path"
 	"regexp"
 	"strconv"
@@ -51,10 +52,19 @@ func (a *archive) relations(name string) (all []relation) {
 // A workbook is the state of reading an Excel workbook.
 type workbook struct {
 	*archive
-	texts []string // shared strings of cells
-	dates []bool   // by style: whether numbers are dates
-	early bool     // days are counted from 1904 instead of 1900
+	texts  []string // shared strings of cells
+	styles []style
+	early  bool // days are counted from 1904 instead of 1900
 }
+
+// A style says what the numbers in cells are.
+type style int
+
+const (
+	plainNumber style = iota
+	dateOrTime        // days since the epoch
+	duration          // days
+)
 
 // workbook reads the sheets as lines with tabs between cells.
 func (a *archive) workbook() error {
@@ -134,49 +144,73 @@ func (w *workbook) readShared() error {
 	})
 }
 
-// readStyles reads which styles format numbers as dates.
+// readStyles reads how the styles format numbers.
 func (w *workbook) readStyles() error {
 	const name = "xl/styles.xml"
 	if !w.has(name) {
 		return nil
 	}
-	formats := make(map[string]bool)
+	formats := make(map[string]style)
 	cells := false
 	return w.xml(name, func(e *xml.StartElement, end, _ string) {
 		switch {
 		case end == "cellXfs":
 			cells = false
-		case e == nil || len(formats) > maxStyles || len(w.dates) > maxStyles:
+		case e == nil || len(formats) > maxStyles || len(w.styles) > maxStyles:
 		case e.Name.Local == "cellXfs":
 			cells = true
 		case e.Name.Local == "numFmt":
-			formats[attribute(e, "numFmtId")] = isDateFormat(attribute(e, "formatCode"))
+			formats[attribute(e, "numFmtId")] = styleOf(attribute(e, "formatCode"))
 		case e.Name.Local == "xf" && cells:
 			id := attribute(e, "numFmtId")
-			n, err := strconv.Atoi(id)
-			// These numbers stand for built-in formats, which the file does not describe.
-			builtIn := err == nil && (n >= 14 && n <= 22 || n >= 45 && n <= 47)
-			w.dates = append(w.dates, builtIn || formats[id])
+			kind, described := formats[id]
+			if n, err := strconv.Atoi(id); err == nil && !described {
+				kind = builtIn(n)
+			}
+			w.styles = append(w.styles, kind)
 		}
 	})
+}
+
+// builtIn returns the style of a format that the file does not describe. Those from 27 on and from
+// 50 on are for Chinese, Japanese and Korean.
+func builtIn(n int) style {
+	switch {
+	case n == 46:
+		return duration
+	case n >= 14 && n <= 22, n >= 27 && n <= 36, n >= 45 && n <= 47, n >= 50 && n <= 58:
+		return dateOrTime
+	}
+	return plainNumber
 }
 
 // notFormat matches the parts of a format that are literal text, a color or a condition.
 var notFormat = regexp.MustCompile(`"[^"]*"?|[\\_*].|\[[^\]]*[^\]hms][^\]]*\]`)
 
-// isDateFormat reports whether a number format is for a date or a time. The letter m alone does not
-// count: it means months as well as minutes, and usually comes with one of the others.
-func isDateFormat(code string) bool {
+// styleOf returns the style of a number format. The letter m alone does not make it a date: it
+// means months as well as minutes, and usually comes with one of the others. Brackets are around
+// the greatest unit of a duration.
+func styleOf(code string) style {
 	code = notFormat.ReplaceAllString(strings.ToLower(code), "")
-	return code != "general" && strings.ContainsAny(code, "ydhs")
+	switch {
+	case strings.Contains(code, "["):
+		return duration
+	case code != "general" && strings.ContainsAny(code, "ydhs"):
+		return dateOrTime
+	}
+	return plainNumber
 }
 
-// date formats a number of days as a date, a time or both.
-func (w *workbook) date(number string) string {
-	days, err := strconv.ParseFloat(number, 64)
-	// Excel has no dates after the year 9999, which are less than 3 million days.
-	if err != nil || days < 0 || days > 3_000_000 {
-		return number
+// number formats a number as its style says. Excel has no dates after the year 9999, which are less
+// than 3 million days.
+func (w *workbook) number(text string, as style) string {
+	days, err := strconv.ParseFloat(text, 64)
+	switch {
+	case as == plainNumber || err != nil || days < 0 || days > 3_000_000:
+		return text
+	case as == duration:
+		seconds := int(math.Round(days * 24 * 60 * 60))
+		return fmt.Sprintf("%02d:%02d:%02d", seconds/3600, seconds/60%60, seconds%60)
 	}
 	// Excel counts a day that did not exist, 29 February 1900. With this epoch all later dates are
 	// right.
@@ -257,8 +291,8 @@ func (s *sheetText) cell() {
 	case "b":
 		value = map[string]string{"0": "FALSE", "1": "TRUE"}[value]
 	case "", "n":
-		if s.style >= 0 && s.style < len(s.dates) && s.dates[s.style] {
-			value = s.date(value)
+		if s.style >= 0 && s.style < len(s.styles) {
+			value = s.number(value, s.styles[s.style])
 		}
 	}
 	if value == "" {
