@@ -58,7 +58,7 @@ func (f *file) archive() error {
 		return a.slides()
 	case a.has("content.xml"):
 		return a.openDocument()
-	case a.has("META-INF/container.xml"):
+	case a.has(container):
 		return a.epub()
 	}
 	return ErrUnsupported
@@ -217,38 +217,6 @@ func attribute(e *xml.StartElement, name string) string {
 		}
 	}
 	return ""
-}
-
-// epub reads an EPUB. It sorts the pages by name, which is usually their order in the book. It does
-// not read the entries that list them in the right order.
-func (a *archive) epub() error {
-	var names []string
-	for name := range a.entries {
-		switch strings.ToLower(path.Ext(name)) {
-		case ".xhtml", ".html", ".htm":
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		r, err := a.open(name)
-		if err != nil {
-			return err
-		}
-		// Of each page at most maxToken bytes count.
-		raw, err := io.ReadAll(io.LimitReader(r, maxToken))
-		// Everything needed was read.
-		_ = r.Close()
-		if err != nil {
-			return unpackError(err)
-		}
-		text, _ := decode(WholeRunes(raw))
-		a.out.paragraph()
-		if err := a.page(text); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // unpackError returns err if it is an error of this package, and otherwise the error for a damaged
