@@ -54,7 +54,7 @@ func (f *file) archive() error {
 		return a.word()
 	case a.has("xl/workbook.xml"):
 		return a.workbook()
-	case a.has("ppt/presentation.xml"):
+	case a.has(presentation):
 		return a.slides()
 	case a.has("content.xml"):
 		return a.openDocument()

@@ -6,10 +6,12 @@ import (
 	"strings"
 )
 
-// slides reads a PowerPoint presentation with the speaker's notes. The slides are in the order of
-// their file names.
+// presentation lists the slides in their order.
+const presentation = "ppt/presentation.xml"
+
+// slides reads a PowerPoint presentation with the speaker's notes.
 func (a *archive) slides() error {
-	for i, name := range a.numbered("ppt/slides/slide", ".xml") {
+	for i, name := range a.slideNames() {
 		a.out.paragraph()
 		a.out.write(fmt.Sprintf("# Slide %d", i+1))
 		a.out.line()
@@ -26,6 +28,31 @@ func (a *archive) slides() error {
 		}
 	}
 	return nil
+}
+
+// slideNames returns the names of the slides in their order. If that can't be read, it is the order
+// of the names.
+func (a *archive) slideNames() (names []string) {
+	targets := make(map[string]string)
+	for _, r := range a.relations(presentation) {
+		targets[r.id] = r.target
+	}
+	// After an error the names have an order, too.
+	_ = a.xml(presentation, func(e *xml.StartElement, _, _ string) {
+		if e == nil || e.Name.Local != "sldId" {
+			return
+		}
+		for _, attr := range e.Attr { // the slide's own number is an id, too
+			if name := targets[attr.Value]; attr.Name.Local == "id" && a.has(name) {
+				names = append(names, name)
+				delete(targets, attr.Value)
+			}
+		}
+	})
+	if len(names) == 0 {
+		names = a.numbered("ppt/slides/slide", ".xml")
+	}
+	return names
 }
 
 // related returns the name of the first entry to which name has a relation of the given kind.
