@@ -48,8 +48,8 @@ func (f *file) archive() error {
 		a.entries[strings.TrimPrefix(path.Clean("/"+e.Name), "/")] = e
 	}
 	switch {
-	case a.has("EncryptedPackage"):
-		return errors.New("the document is encrypted")
+	case a.has("encrypted-package"), a.hasLocked():
+		return errLocked
 	case a.has("word/document.xml"):
 		return a.word()
 	case a.has("xl/workbook.xml"):
@@ -62,6 +62,25 @@ func (f *file) archive() error {
 		return a.epub()
 	}
 	return ErrUnsupported
+}
+
+// isLocked reports whether raw is an encrypted document of Microsoft Office. That is no archive but
+// a file in the older format, which names its parts in UTF-16.
+func isLocked(raw []byte) bool {
+	name := strings.Join(strings.Split("EncryptedPackage", ""), "\x00")
+	return bytes.HasPrefix(raw, []byte("\xd0\xcf\x11\xe0")) && bytes.Contains(raw, []byte(name))
+}
+
+// hasLocked reports whether an entry of an OpenDocument file is encrypted.
+func (a *archive) hasLocked() (found bool) {
+	const manifest = "META-INF/manifest.xml"
+	if a.has(manifest) {
+		// If it can't be read, the content shows the damage.
+		_ = a.xml(manifest, func(e *xml.StartElement, _, _ string) {
+			found = found || e != nil && e.Name.Local == "encryption-data"
+		})
+	}
+	return found
 }
 
 // A limitedReader is a reader that allows only a limited number of bytes to be read.
@@ -103,7 +122,7 @@ func (a *archive) open(name string) (io.ReadCloser, error) {
 	}
 	// Bit 0 marks an encrypted entry.
 	if e.Flags&1 != 0 {
-		return nil, errors.New("the document is encrypted")
+		return nil, errLocked
 	}
 	r, err := e.Open()
 	if err != nil {

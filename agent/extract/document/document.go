@@ -27,6 +27,7 @@ var ErrUnsupported = errors.New("there is no text in a file of this type")
 var (
 	errTooLarge = errors.New("the file is too large to be read")
 	errTooLong  = errors.New("reading the file takes too long")
+	errLocked   = errors.New("the document is encrypted")
 )
 
 const (
@@ -88,6 +89,8 @@ func (f *file) read(kind, claimed string) error {
 		return f.pdf()
 	case strings.HasPrefix(kind, "application/") && IsZip(kind):
 		return f.archive()
+	case isLocked(f.raw):
+		return errLocked
 	case !IsText(kind):
 		return ErrUnsupported
 	}

@@ -170,6 +170,14 @@ func TestUnsupported(t *testing.T) {
 		"binary": {"MZ\x90\x00\x03\x00\x00\x00\x04", ErrUnsupported},
 		"old Word": {
 			"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + strings.Repeat("\x00", 600), ErrUnsupported},
+		"encrypted Word": {"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + strings.Repeat("\x00", 600) +
+			"E\x00n\x00c\x00r\x00y\x00p\x00t\x00e\x00d\x00P\x00a\x00c\x00k\x00a\x00g\x00e\x00", errLocked},
+		"encrypted text": {string(zipOf(t, []txtar.File{
+			{Name: "META-INF/manifest.xml", Data: []byte(`<m:manifest><m:file-entry m:full-path=` +
+				`"content.xml"><m:encryption-data/></m:file-entry></m:manifest>`)},
+			{Name: "content.xml", Data: []byte("\x9c<\x00\xfe")}})), errLocked},
+		"encrypted package": {string(zipOf(t, []txtar.File{
+			{Name: "encrypted-package", Data: []byte("\x9c<\x00\xfe")}})), errLocked},
 		"RTF":   {`{\rtf1 hello}`, ErrUnsupported},
 		"audio": {"OggS\x00\x02", ErrUnsupported},
 		"plain archive": {
