@@ -206,7 +206,11 @@ func styleOf(code string) style {
 func (w *workbook) number(text string, as style) string {
 	days, err := strconv.ParseFloat(text, 64)
 	switch {
-	case as == plainNumber || err != nil || days < 0 || days > 3_000_000:
+	case err != nil:
+		return text
+	case as == plainNumber:
+		return rounded(text, days)
+	case days < 0 || days > 3_000_000:
 		return text
 	case as == duration:
 		seconds := int(math.Round(days * 24 * 60 * 60))
@@ -227,6 +231,16 @@ func (w *workbook) number(text string, as style) string {
 		return t.Format("2006-01-02")
 	}
 	return t.Format("2006-01-02 15:04:05")
+}
+
+// rounded returns n, which is stored as text, with the 15 digits that Excel shows at most. Excel
+// stores 17, such as 19.989999999999998 for 19.99.
+func rounded(text string, n float64) string {
+	short := strconv.FormatFloat(n, 'g', 15, 64)
+	if len(short) < len(text) && strings.Contains(text, ".") {
+		return short
+	}
+	return text
 }
 
 // A sheetText writes the rows of one sheet.
@@ -291,9 +305,11 @@ func (s *sheetText) cell() {
 	case "b":
 		value = map[string]string{"0": "FALSE", "1": "TRUE"}[value]
 	case "", "n":
+		as := plainNumber
 		if s.style >= 0 && s.style < len(s.styles) {
-			value = s.number(value, s.styles[s.style])
+			as = s.styles[s.style]
 		}
+		value = s.number(value, as)
 	}
 	if value == "" {
 		return
