@@ -86,9 +86,9 @@ func (w *wordText) start(e *xml.StartElement) {
 		w.put("[" + attribute(e, "id") + "]")
 	case "footnote", "endnote":
 		w.line()
-		// These two are the lines that separate notes from the text.
-		if id := attribute(e, "id"); id != "-1" && id != "0" {
-			w.write("[" + id + "] ")
+		// The other types are the lines that separate notes from the text.
+		if kind := attribute(e, "type"); kind == "" || kind == "normal" {
+			w.write("[" + attribute(e, "id") + "] ")
 		}
 	}
 }
