@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -51,7 +50,8 @@ func (f *file) pdf() (err error) {
 	if err != nil {
 		return errBadPDF
 	}
-	if slices.Contains(r.Trailer().Keys(), "Encrypt") {
+	// The parser has decrypted a file that needs no password, but wrongly if the key is shorter.
+	if e := r.Trailer().Key("Encrypt"); !e.IsNull() && e.Key("Length").Int64() != 128 {
 		return errEncrypted
 	}
 	// A damaged page costs only its own text. It is an error only if no page has text.

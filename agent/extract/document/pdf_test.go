@@ -41,6 +41,21 @@ func TestPDFErrors(t *testing.T) {
 	}
 }
 
+// Many encrypted files can be read without a password: only printing or copying needs one. The
+// parser can't decrypt newer and much older ones.
+func TestPDFLocked(t *testing.T) {
+	for lock, want := range map[documenttest.Lock]error{
+		{Version: 1}: errEncrypted, {Version: 2}: nil, {Version: 4}: nil, {Version: 5}: errEncrypted,
+		{Version: 2, Password: "secret"}: errEncrypted, {Version: 4, Password: "secret"}: errEncrypted,
+	} {
+		file := documenttest.LockedPDF("BT /F1 10 Tf (Hello locked world) Tj ET", lock)
+		got, err := read(file, "", 1000)
+		if !errors.Is(err, want) || want == nil && !strings.Contains(got, "Hello locked world") {
+			t.Errorf("%+v: got %q, %v, want %v", lock, got, err, want)
+		}
+	}
+}
+
 // Reading a hostile PDF file uses a bounded amount of memory.
 func TestPDFLong(t *testing.T) {
 	good := string(documenttest.PDF("BT (x) Tj ET"))
