@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"regexp"
 	"strings"
 	"time"
 
@@ -67,15 +68,13 @@ func (f *file) pdf() (err error) {
 		// The heading is written with the first text, so any growth is text of the page.
 		before := f.out.b.Len() + int(f.out.missing)
 		err := f.pdfPage(page, heading)
-		if errors.Is(err, errBadPDF) {
-			broken++
-			continue
-		}
-		if err != nil {
+		switch damaged := errors.Is(err, errBadPDF); {
+		case err != nil && !damaged:
 			return err
-		}
-		if f.out.b.Len()+int(f.out.missing) > before {
+		case f.out.b.Len()+int(f.out.missing) > before:
 			read++
+		case damaged:
+			broken++
 		}
 	}
 	switch {
@@ -169,7 +168,7 @@ func (t *pdfText) content(streams, resources pdf.Value, depth int) {
 	before, outer := t.resources, t.depth
 	t.resources, t.depth = resources, depth
 	if unpackedSize(streams, maxContent) <= maxContent {
-		pdf.Interpret(streams, t.do)
+		pdf.Interpret(withoutImages(streams), t.do)
 	}
 	t.resources, t.depth = before, outer
 }
@@ -177,15 +176,8 @@ func (t *pdfText) content(streams, resources pdf.Value, depth int) {
 // unpackedSize returns the unpacked size of a stream or of all streams in an array. If the size
 // exceeds most, it returns a number greater than most.
 func unpackedSize(v pdf.Value, most int64) int64 {
-	streams := []pdf.Value{v}
-	if v.Kind() == pdf.Array {
-		streams = nil
-		for i := 0; i < v.Len() && i <= maxKerned; i++ {
-			streams = append(streams, v.Index(i))
-		}
-	}
 	size := int64(0)
-	for _, s := range streams {
+	for _, s := range streamsOf(v) {
 		// Each filter of a chain may multiply the size.
 		if s.Key("Filter").Len() > maxForms {
 			return most + 1
@@ -199,6 +191,46 @@ func unpackedSize(v pdf.Value, most int64) int64 {
 		}
 	}
 	return size
+}
+
+// streamsOf returns a stream, or the first streams in an array.
+func streamsOf(v pdf.Value) []pdf.Value {
+	if v.Kind() != pdf.Array {
+		return []pdf.Value{v}
+	}
+	var list []pdf.Value
+	for i := 0; i < v.Len() && i <= maxKerned; i++ {
+		list = append(list, v.Index(i))
+	}
+	return list
+}
+
+// inlineImage matches an image within content: BI, its properties, ID, its data, EI.
+var inlineImage = regexp.MustCompile(
+	`(?s)(^|[\s>)\]])BI\s*/[^()]*?[\s>\]]ID\s.*?\sEI(\s|$)`)
+
+// withoutImages returns the content in streams without its images. The parser would read their data
+// as if it were operators. It can read only streams of a file, so this makes one.
+func withoutImages(streams pdf.Value) pdf.Value {
+	var content bytes.Buffer
+	for _, s := range streamsOf(streams) {
+		_, _ = content.ReadFrom(s.Reader()) // the parser reports the error
+	}
+	if !bytes.Contains(content.Bytes(), []byte("BI")) || !inlineImage.Match(content.Bytes()) {
+		return streams
+	}
+	text := inlineImage.ReplaceAll(content.Bytes(), []byte(" "))
+	content.Reset()
+	fmt.Fprintf(&content, "%%PDF-1.7\n1 0 obj\n<</Length %d>>\nstream\n%s\nendstream\nendobj\n",
+		len(text), text)
+	at := content.Len()
+	fmt.Fprintf(&content, "xref\n0 2\n0000000000 65535 f \n%010d 00000 n \n"+
+		"trailer\n<</Size 2 /Root 1 0 R>>\nstartxref\n%d\n%%%%EOF\n", len("%PDF-1.7\n"), at)
+	r, err := pdf.NewReader(bytes.NewReader(content.Bytes()), int64(content.Len()))
+	if err != nil {
+		return streams
+	}
+	return r.Trailer().Key("Root")
 }
 
 // do interprets one operator. BT begins a text, Tf sets the font and TL the distance of lines, Td,

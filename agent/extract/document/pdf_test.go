@@ -41,6 +41,33 @@ func TestPDFErrors(t *testing.T) {
 	}
 }
 
+// The data of an image within the content of a page is no text, whatever bytes it has. Two streams
+// may have the content of a page.
+func TestPDFInlineImages(t *testing.T) {
+	for name, data := range map[string]string{
+		"string": "\x00\xff(\x80", "end of a string": ")\\", "hex": "<zz>", "dictionary": "<< >> ]",
+		"begin": "currentdict\nend begin", "no end": "\x00EI\x00", "empty": "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			content := "BT (before BI /x) Tj ET\nq 9 0 0 9 0 0 cm " +
+				"BI /W 1/H 2 /CS [/I /RGB 1<00ff>]/BPC 8 ID " + data +
+				"\nEI Q\nBI/IM true ID " + data + " EI BT 0 -20 Td (after) Tj ET"
+			got, err := read(documenttest.PDF(content), "", 1000)
+			if want := "before BI /x\nafter"; got != want || err != nil {
+				t.Errorf("got %q, %v, want %q", got, err, want)
+			}
+		})
+	}
+}
+
+// What a page has before its damage counts.
+func TestPDFHalfPage(t *testing.T) {
+	got, err := read(documenttest.PDF("BT (before) Tj ET ) BT (after) Tj ET"), "", 1000)
+	if got != "before" || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
 // Many encrypted files can be read without a password: only printing or copying needs one. The
 // parser can't decrypt newer and much older ones.
 func TestPDFLocked(t *testing.T) {
