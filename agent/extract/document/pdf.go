@@ -21,6 +21,7 @@ const (
 	maxContent = 4 << 20      // unpacked bytes of a page's content
 	maxForms   = 5            // nesting depth of forms
 	maxKerned  = 1 << 16      // strings in one array
+	maxSaved   = 100          // nesting depth of coordinates
 )
 
 var (
@@ -143,7 +144,8 @@ func pdfPages(r *pdf.Reader) (pages []pdf.Value, damaged bool) {
 // pdfPage reads one page. If it fails, the next page may still be readable.
 func (f *file) pdfPage(page pdf.Value, heading string) (err error) {
 	defer recovered(&err)
-	p := &pdfText{file: f, heading: heading, encoders: make(map[string]pdf.TextEncoding)}
+	p := &pdfText{file: f, heading: heading, encoders: make(map[string]pdf.TextEncoding),
+		graphics: graphics{space: identity}, line: identity}
 	p.out.paragraph()
 	p.content(page.Key("Contents"), pdf.Page{V: page}.Resources(), 0)
 	return nil
@@ -152,14 +154,36 @@ func (f *file) pdfPage(page pdf.Value, heading string) (err error) {
 // A pdfText interprets the operators of a page that place text.
 type pdfText struct {
 	*file
+	graphics
+	saved     []graphics                  // to restore
 	heading   string                      // written before the first text
-	encoder   pdf.TextEncoding            // of the present font; nil: none is known
 	encoders  map[string]pdf.TextEncoding // by name of the font
 	resources pdf.Value                   // fonts and forms of the page or form
 	depth     int                         // nesting depth of forms
-	size      float64                     // size of the font
-	x, y      float64                     // beginning of the line
-	moved     bool                        // the position has changed within the line
+	line      matrix                      // of the beginning of the line, in space
+	moved     bool                        // the position may have changed
+	x, y      float64                     // of the last text, on the page
+	height    float64                     // of the last text, on the page
+}
+
+// graphics is what a page can save and restore.
+type graphics struct {
+	encoder pdf.TextEncoding // of the present font; nil: none is known
+	size    float64          // of the font
+	leading float64          // distance of lines
+	space   matrix           // maps coordinates to those of the page
+}
+
+// A matrix maps coordinates to others: six numbers as operators of PDF have them.
+type matrix [6]float64
+
+var identity = matrix{1, 0, 0, 1, 0, 0}
+
+// times returns the matrix that maps by m and then by n.
+func (m matrix) times(n matrix) matrix {
+	return matrix{m[0]*n[0] + m[1]*n[2], m[0]*n[1] + m[1]*n[3],
+		m[2]*n[0] + m[3]*n[2], m[2]*n[1] + m[3]*n[3],
+		m[4]*n[0] + m[5]*n[2] + n[4], m[4]*n[1] + m[5]*n[3] + n[5]}
 }
 
 // content interprets a content stream, or several streams that belong together. It leaves out
@@ -233,9 +257,10 @@ func withoutImages(streams pdf.Value) pdf.Value {
 	return r.Trailer().Key("Root")
 }
 
-// do interprets one operator. BT begins a text, Tf sets the font and TL the distance of lines, Td,
-// TD and Tm set the position, T* goes to the next line, Tj and TJ show strings, as ' and " do on
-// the next line, and Do shows a form. Other operators do not matter for the text.
+// do interprets one operator. q and Q save and restore the graphics, cm changes the coordinates. BT
+// begins a text, Tf sets the font and TL the distance of lines, Td, TD and Tm set the position, T*
+// goes to the next line, Tj and TJ show strings, as ' and " do on the next line, and Do shows a
+// form. Other operators do not matter for the text.
 func (t *pdfText) do(stack *pdf.Stack, op string) {
 	// The last argument is on top of the stack.
 	args := make([]pdf.Value, min(stack.Len(), maxKerned))
@@ -248,21 +273,39 @@ func (t *pdfText) do(stack *pdf.Stack, op string) {
 		}
 		return args[i].Float64()
 	}
+	numbers := func() matrix {
+		return matrix{number(0), number(1), number(2), number(3), number(4), number(5)}
+	}
 	switch op {
+	case "q":
+		if len(t.saved) < maxSaved {
+			t.saved = append(t.saved, t.graphics)
+		}
+	case "Q":
+		if last := len(t.saved) - 1; last >= 0 {
+			t.graphics, t.saved = t.saved[last], t.saved[:last]
+		}
+	case "cm":
+		t.space = numbers().times(t.space)
 	case "BT":
-		t.moved = true
+		t.line, t.moved = identity, true
 	case "Tf":
 		if len(args) == 2 {
 			t.encoder, t.size = t.font(args[0].Name()), math.Abs(number(1))
 		}
+	case "TL":
+		t.leading = number(0)
 	case "Td", "TD":
-		t.move(t.x+number(0), t.y+number(1))
+		if op == "TD" {
+			t.leading = -number(1)
+		}
+		t.move(number(0), number(1))
 	case "Tm":
-		t.move(number(4), number(5))
+		t.line, t.moved = numbers(), true
 	case "T*":
-		t.out.line()
+		t.nextLine()
 	case "'", "\"":
-		t.out.line()
+		t.nextLine()
 		fallthrough
 	case "Tj":
 		if len(args) > 0 {
@@ -279,19 +322,31 @@ func (t *pdfText) do(stack *pdf.Stack, op string) {
 	}
 }
 
-// move records that the next text is at another place: on another line, or further along this line.
-// A step of almost two font sizes begins a paragraph. A much larger one leads to another part of
-// the page, such as the next column.
+// move moves the beginning of the line.
 func (t *pdfText) move(x, y float64) {
-	if math.Abs(y-t.y) > 0.1 {
+	t.line, t.moved = matrix{1, 0, 0, 1, x, y}.times(t.line), true
+}
+
+func (t *pdfText) nextLine() {
+	t.move(0, -t.leading)
+	t.out.line()
+}
+
+// place begins a line or a paragraph if the next text is not on the line of the last one. Half a
+// font size is the distance of an exponent or the mark of a note. A step of almost two font sizes
+// begins a paragraph. A much larger one leads to another part of the page, such as the next column.
+func (t *pdfText) place() {
+	at := t.line.times(t.space)
+	height := t.size * math.Hypot(at[2], at[3])
+	// Only the part of the step across the line counts, whatever the direction of the line.
+	across := at[0]*(at[5]-t.y) - at[1]*(at[4]-t.x)
+	step, size := math.Abs(across)/math.Hypot(at[0], at[1]), max(height, t.height)
+	if t.x, t.y, t.height = at[4], at[5], height; step > max(0.1, size/2) {
 		t.out.line()
-		if t.size > 0 && math.Abs(y-t.y) > 1.8*t.size && math.Abs(y-t.y) < 20*t.size {
+		if step > 1.8*size && step < 20*size {
 			t.out.paragraph()
 		}
-	} else if x != t.x {
-		t.moved = true
 	}
-	t.x, t.y = x, y
 }
 
 // form interprets a form, which is content with a name.
@@ -303,11 +358,18 @@ func (t *pdfText) form(object pdf.Value) {
 	if resources.IsNull() {
 		resources = t.resources
 	}
-	// A form has names of fonts of its own.
-	encoders := t.encoders
-	t.encoders = make(map[string]pdf.TextEncoding)
+	// A form has names of fonts of its own, and its graphics end with it.
+	encoders, present, saved := t.encoders, t.graphics, t.saved
+	t.encoders, t.saved = make(map[string]pdf.TextEncoding), nil
+	if m := object.Key("Matrix"); m.Len() == len(t.space) {
+		var own matrix
+		for i := range own {
+			own[i] = m.Index(i).Float64()
+		}
+		t.space = own.times(t.space)
+	}
 	t.content(object, resources, t.depth+1)
-	t.encoders = encoders
+	t.encoders, t.graphics, t.saved = encoders, present, saved
 }
 
 // font returns the text encoding of a font. It returns nil if the page has no such font.
@@ -362,6 +424,9 @@ func (t *pdfText) put(text string) {
 	if strings.TrimSpace(text) == "" {
 		t.moved = t.moved || text != ""
 		return
+	}
+	if t.moved {
+		t.place()
 	}
 	before := t.heading
 	if before == "" && t.moved && t.out.breaks == 0 {
