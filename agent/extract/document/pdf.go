@@ -144,8 +144,8 @@ func pdfPages(r *pdf.Reader) (pages []pdf.Value, damaged bool) {
 // pdfPage reads one page. If it fails, the next page may still be readable.
 func (f *file) pdfPage(page pdf.Value, heading string) (err error) {
 	defer recovered(&err)
-	p := &pdfText{file: f, heading: heading, encoders: make(map[string]pdf.TextEncoding),
-		graphics: graphics{space: identity}, line: identity}
+	p := &pdfText{file: f, heading: heading, fonts: make(map[string]*pdfFont),
+		graphics: graphics{font: new(pdfFont), stretch: 1, space: identity}, line: identity}
 	p.out.paragraph()
 	p.content(page.Key("Contents"), pdf.Page{V: page}.Resources(), 0)
 	return nil
@@ -155,23 +155,29 @@ func (f *file) pdfPage(page pdf.Value, heading string) (err error) {
 type pdfText struct {
 	*file
 	graphics
-	saved     []graphics                  // to restore
-	heading   string                      // written before the first text
-	encoders  map[string]pdf.TextEncoding // by name of the font
-	resources pdf.Value                   // fonts and forms of the page or form
-	depth     int                         // nesting depth of forms
-	line      matrix                      // of the beginning of the line, in space
-	moved     bool                        // the position may have changed
-	x, y      float64                     // of the last text, on the page
-	height    float64                     // of the last text, on the page
+	saved     []graphics          // to restore
+	heading   string              // written before the first text
+	fonts     map[string]*pdfFont // by name
+	resources pdf.Value           // fonts and forms of the page or form
+	depth     int                 // nesting depth of forms
+	line      matrix              // of the beginning of the line, in space
+	along     float64             // length of the text since then, in line
+	moved     bool                // the position has changed
+	blank     bool                // a blank is between the last text and the next
+	x, y      float64             // end of the last text, on the page
+	height    float64             // of the last text, on the page
+	known     bool                // that end is known
 }
 
 // graphics is what a page can save and restore.
 type graphics struct {
-	encoder pdf.TextEncoding // of the present font; nil: none is known
-	size    float64          // of the font
-	leading float64          // distance of lines
-	space   matrix           // maps coordinates to those of the page
+	font    *pdfFont
+	size    float64 // of the font
+	leading float64 // distance of lines
+	letters float64 // added to the width of each character
+	words   float64 // added to the width of each blank
+	stretch float64 // factor of widths
+	space   matrix  // maps coordinates to those of the page
 }
 
 // A matrix maps coordinates to others: six numbers as operators of PDF have them.
@@ -288,11 +294,17 @@ func (t *pdfText) do(stack *pdf.Stack, op string) {
 	case "cm":
 		t.space = numbers().times(t.space)
 	case "BT":
-		t.line, t.moved = identity, true
+		t.place(identity)
 	case "Tf":
 		if len(args) == 2 {
-			t.encoder, t.size = t.font(args[0].Name()), math.Abs(number(1))
+			t.font, t.size = t.fontNamed(args[0].Name()), math.Abs(number(1))
 		}
+	case "Tc":
+		t.letters = number(0)
+	case "Tw":
+		t.words = number(0)
+	case "Tz":
+		t.stretch = number(0) / 100
 	case "TL":
 		t.leading = number(0)
 	case "Td", "TD":
@@ -301,7 +313,7 @@ func (t *pdfText) do(stack *pdf.Stack, op string) {
 		}
 		t.move(number(0), number(1))
 	case "Tm":
-		t.line, t.moved = numbers(), true
+		t.place(numbers())
 	case "T*":
 		t.nextLine()
 	case "'", "\"":
@@ -322,31 +334,40 @@ func (t *pdfText) do(stack *pdf.Stack, op string) {
 	}
 }
 
-// move moves the beginning of the line.
-func (t *pdfText) move(x, y float64) {
-	t.line, t.moved = matrix{1, 0, 0, 1, x, y}.times(t.line), true
-}
+// place begins a line at another place.
+func (t *pdfText) place(line matrix) { t.line, t.along, t.moved = line, 0, true }
+
+func (t *pdfText) move(x, y float64) { t.place(matrix{1, 0, 0, 1, x, y}.times(t.line)) }
 
 func (t *pdfText) nextLine() {
 	t.move(0, -t.leading)
 	t.out.line()
 }
 
-// place begins a line or a paragraph if the next text is not on the line of the last one. Half a
-// font size is the distance of an exponent or the mark of a note. A step of almost two font sizes
-// begins a paragraph. A much larger one leads to another part of the page, such as the next column.
-func (t *pdfText) place() {
-	at := t.line.times(t.space)
+// at returns where the next text begins, on the page.
+func (t *pdfText) at() matrix { return matrix{1, 0, 0, 1, t.along, 0}.times(t.line).times(t.space) }
+
+// begin begins a line or a paragraph if the next text is not on the line of the last one, and
+// otherwise notes whether it is apart from that. Half a font size is the distance of an exponent or
+// the mark of a note. A step of almost two font sizes begins a paragraph. A much larger one leads
+// to another part of the page, such as the next column.
+func (t *pdfText) begin() {
+	at := t.at()
 	height := t.size * math.Hypot(at[2], at[3])
-	// Only the part of the step across the line counts, whatever the direction of the line.
-	across := at[0]*(at[5]-t.y) - at[1]*(at[4]-t.x)
-	step, size := math.Abs(across)/math.Hypot(at[0], at[1]), max(height, t.height)
-	if t.x, t.y, t.height = at[4], at[5], height; step > max(0.1, size/2) {
+	size := max(height, t.height)
+	// These are the parts of the step along and across the line, whatever the line's direction.
+	dx, dy, length := at[4]-t.x, at[5]-t.y, math.Hypot(at[0], at[1])
+	along, across := (at[0]*dx+at[1]*dy)/length, math.Abs(at[0]*dy-at[1]*dx)/length
+	switch {
+	case across > max(0.1, size/2):
 		t.out.line()
-		if step > 1.8*size && step < 20*size {
+		if across > 1.8*size && across < 20*size {
 			t.out.paragraph()
 		}
+	case !t.known, along > 0.15*size, along < -size/2:
+		t.blank = true
 	}
+	t.height, t.moved = height, false
 }
 
 // form interprets a form, which is content with a name.
@@ -359,8 +380,8 @@ func (t *pdfText) form(object pdf.Value) {
 		resources = t.resources
 	}
 	// A form has names of fonts of its own, and its graphics end with it.
-	encoders, present, saved := t.encoders, t.graphics, t.saved
-	t.encoders, t.saved = make(map[string]pdf.TextEncoding), nil
+	fonts, present, saved := t.fonts, t.graphics, t.saved
+	t.fonts, t.saved = make(map[string]*pdfFont), nil
 	if m := object.Key("Matrix"); m.Len() == len(t.space) {
 		var own matrix
 		for i := range own {
@@ -369,21 +390,17 @@ func (t *pdfText) form(object pdf.Value) {
 		t.space = own.times(t.space)
 	}
 	t.content(object, resources, t.depth+1)
-	t.encoders, t.graphics, t.saved = encoders, present, saved
+	t.fonts, t.graphics, t.saved = fonts, present, saved
 }
 
-// font returns the text encoding of a font. It returns nil if the page has no such font.
-func (t *pdfText) font(name string) pdf.TextEncoding {
-	if e, ok := t.encoders[name]; ok {
-		return e
+// fontNamed returns a font of the page or form.
+func (t *pdfText) fontNamed(name string) *pdfFont {
+	f, ok := t.fonts[name]
+	if !ok {
+		f = readFont(t.resources.Key("Font").Key(name))
+		t.fonts[name] = f
 	}
-	v := t.resources.Key("Font").Key(name)
-	var e pdf.TextEncoding
-	if !v.IsNull() {
-		e = (&pdf.Font{V: v}).Encoder()
-	}
-	t.encoders[name] = e
-	return e
+	return f
 }
 
 // showKerned shows the strings of an array, with a blank for each sufficiently large gap.
@@ -394,9 +411,8 @@ func (t *pdfText) showKerned(v pdf.Value) {
 		case pdf.String:
 			t.show(x.RawString())
 		case pdf.Integer, pdf.Real:
-			if x.Float64() < blank {
-				t.moved = true
-			}
+			t.along -= x.Float64() / 1000 * t.size * t.stretch
+			t.blank = t.blank || x.Float64() < blank
 		}
 	}
 }
@@ -409,31 +425,35 @@ func (t *pdfText) show(raw string) {
 			panic(parserPanic{err})
 		}
 		n := min(step, len(raw))
-		text := raw[:n]
-		if t.encoder != nil {
-			text = t.encoder.Decode(text)
-		}
+		t.put(raw[:n])
 		raw = raw[n:]
-		t.put(cleaned(text))
 	}
 }
 
-// put writes text, and before it the heading of the page or a blank. White space alone counts as a
-// movement, so no line consists of it.
-func (t *pdfText) put(text string) {
-	if strings.TrimSpace(text) == "" {
-		t.moved = t.moved || text != ""
-		return
+// put writes the text of a string, and before it the heading of the page or a blank. White space
+// alone counts as a blank, so no line consists of it.
+func (t *pdfText) put(raw string) {
+	text := cleaned(t.font.decode(raw))
+	visible := strings.TrimSpace(text) != ""
+	if visible {
+		if t.moved {
+			t.begin()
+		}
+		before := t.heading
+		if before == "" && t.blank && t.out.breaks == 0 {
+			before = " "
+		}
+		t.heading, t.blank = "", false
+		t.out.write(before + text)
 	}
-	if t.moved {
-		t.place()
+	t.blank = t.blank || !visible && text != ""
+	width, characters, known := t.font.width(raw)
+	t.along += (width*t.size + float64(characters)*t.letters +
+		float64(strings.Count(raw, " "))*t.words) * t.stretch
+	if visible {
+		end := t.at()
+		t.x, t.y, t.known = end[4], end[5], known
 	}
-	before := t.heading
-	if before == "" && t.moved && t.out.breaks == 0 {
-		before = " "
-	}
-	t.heading, t.moved = "", false
-	t.out.write(before + text)
 }
 
 // cleaned returns text without control characters and characters that the font does not map.

@@ -54,7 +54,8 @@ const ToUnicode = `/CIDInit /ProcSet findresource begin 12 dict begin begincmap
 endcmap end end`
 
 // PDF returns a file with one page for each part of contents. Lines of --- separate the parts. F1
-// is a Latin font, F2 a font with the map [ToUnicode], X1 a form.
+// is a Latin font, F2 a font with the map [ToUnicode], X1 a form. F3 and F4 are like F1 and F2, but
+// say that their characters are half as wide as high.
 func PDF(contents string) []byte {
 	pages := strings.Split(contents, "---\n")
 	var p pdfFile
@@ -64,7 +65,11 @@ func PDF(contents string) []byte {
 		kids += fmt.Sprintf("%d 0 R ", 7+2*i)
 	}
 	p.object(fmt.Sprintf("<</Type /Pages /Count %d /Kids [%s] /Resources <<"+
-		"/Font <</F1 3 0 R /F2 4 0 R>> /XObject <</X1 6 0 R>>>>>>", len(pages), kids))
+		"/Font <</F1 3 0 R /F2 4 0 R "+
+		"/F3 <</Subtype /TrueType /FirstChar 32 /Widths [%s]>> "+
+		"/F4 <</Subtype /Type0 /Encoding /Identity-H /ToUnicode 5 0 R "+
+		"/DescendantFonts [<</W [0 1 500 2 [500]]>>]>>>> /XObject <</X1 6 0 R>>>>>>",
+		len(pages), kids, strings.Repeat("500 ", 95)))
 	p.object("<</Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding>>")
 	p.object("<</Type /Font /Subtype /Type0 /Encoding /Identity-H /ToUnicode 5 0 R>>")
 	p.stream("/Filter /FlateDecode", Deflated(ToUnicode))
