@@ -39,7 +39,7 @@ func TestPDFBombs(t *testing.T) {
 		"count twice":    string(documenttest.ObjectStreams("2 /N 5 0 R", "9")),
 		"type away":      replace(packed, "/Type /ObjStm", "/Type 5 0 R"),
 		"held by itself": replace(packed, "\x02\x00\x02\x00", "\x02\x00\x03\x00"),
-		"objects":        replace(good, "xref\n0 9", "xref\n9999999999 9"),
+		"objects":        replace(good, "xref\n0 10", "xref\n9999999999 10"),
 		"later objects":  replace(good, "trailer", "9999999999 1\n0000000000 00000 n \ntrailer"),
 		"columns": replace(good, "/Filter /FlateDecode",
 			"/DecodeParms <</Predictor 12 /Columns 9999999999>> /Filter /FlateDecode"),

@@ -240,7 +240,7 @@ var inlineImage = regexp.MustCompile(
 	`(?s)(^|[\s>)\]])BI\s*/[^()]*?[\s>\]]ID\s.*?\sEI(\s|$)`)
 
 // withoutImages returns the content in streams without its images. The parser would read their data
-// as if it were operators. It can read only streams of a file, so this makes one.
+// as if it were operators.
 func withoutImages(streams pdf.Value) pdf.Value {
 	var content bytes.Buffer
 	for _, s := range streamsOf(streams) {
@@ -249,18 +249,24 @@ func withoutImages(streams pdf.Value) pdf.Value {
 	if !bytes.Contains(content.Bytes(), []byte("BI")) || !inlineImage.Match(content.Bytes()) {
 		return streams
 	}
-	text := inlineImage.ReplaceAll(content.Bytes(), []byte(" "))
-	content.Reset()
-	fmt.Fprintf(&content, "%%PDF-1.7\n1 0 obj\n<</Length %d>>\nstream\n%s\nendstream\nendobj\n",
-		len(text), text)
-	at := content.Len()
-	fmt.Fprintf(&content, "xref\n0 2\n0000000000 65535 f \n%010d 00000 n \n"+
-		"trailer\n<</Size 2 /Root 1 0 R>>\nstartxref\n%d\n%%%%EOF\n", len("%PDF-1.7\n"), at)
-	r, err := pdf.NewReader(bytes.NewReader(content.Bytes()), int64(content.Len()))
+	return trailerOf("", inlineImage.ReplaceAll(content.Bytes(), []byte(" "))).Key("Root")
+}
+
+// trailerOf returns the trailer of a PDF file with the given entries and with one object, a stream.
+// The parser has no other way to make values.
+func trailerOf(entries string, stream []byte) pdf.Value {
+	const version = "%PDF-1.7\n"
+	b := bytes.NewBufferString(version)
+	fmt.Fprintf(b, "1 0 obj\n<</Length %d>>\nstream\n%s\nendstream\nendobj\n",
+		len(stream), stream)
+	at := b.Len()
+	fmt.Fprintf(b, "xref\n0 2\n0000000000 65535 f \n%010d 00000 n \n"+
+		"trailer\n<</Size 2 /Root 1 0 R %s>>\nstartxref\n%d\n%%%%EOF\n", len(version), entries, at)
+	r, err := pdf.NewReader(bytes.NewReader(b.Bytes()), int64(b.Len()))
 	if err != nil {
-		return streams
+		return pdf.Value{}
 	}
-	return r.Trailer().Key("Root")
+	return r.Trailer()
 }
 
 // do interprets one operator. q and Q save and restore the graphics, cm changes the coordinates. BT

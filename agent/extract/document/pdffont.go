@@ -1,14 +1,25 @@
 package document
 
-import "github.com/ledongthuc/pdf"
+import (
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/ledongthuc/pdf"
+)
 
 // A pdfFont decodes the codes of a font, and knows the widths of its characters. The zero value is
 // an unknown font.
 type pdfFont struct {
 	encoder pdf.TextEncoding // nil: none is known
-	wide    bool             // codes have two bytes
-	widths  map[int]float64  // by code, as a part of the font's size; nil: none is known
-	other   float64          // width of the other characters
+	unicode pdf.TextEncoding // takes precedence; nil: none
+	base    pdf.TextEncoding // for codes that encoder does not change; nil: none
+	decoded [256]string      // text of codes of one byte, if it was needed
+
+	composite bool            // codes may have several bytes
+	wide      bool            // codes have two bytes
+	widths    map[int]float64 // by code, as a part of the font's size; nil: none is known
+	other     float64         // width of the other characters
 }
 
 // maxWidths is the maximum number of widths of a font.
@@ -21,7 +32,9 @@ func readFont(v pdf.Value) *pdfFont {
 		return f
 	}
 	f.encoder = (&pdf.Font{V: v}).Encoder()
+	f.readEncodings(v)
 	if v.Key("Subtype").Name() == "Type0" {
+		f.composite = true
 		f.readWide(v)
 		return f
 	}
@@ -35,6 +48,30 @@ func readFont(v pdf.Value) *pdfFont {
 	}
 	f.other = v.Key("FontDescriptor").Key("MissingWidth").Float64() * unit
 	return f
+}
+
+// readEncodings reads what the parser ignores: the map to Unicode of a font that also has an
+// encoding, and the encoding on which another one is based.
+func (f *pdfFont) readEncodings(v pdf.Value) {
+	encoding, unicode := v.Key("Encoding"), v.Key("ToUnicode")
+	if unicode.Kind() == pdf.Stream && !encoding.IsNull() && encoding.Name() != "Identity-H" &&
+		unpackedSize(unicode, maxContent) <= maxContent {
+		if cmap, err := io.ReadAll(unicode.Reader()); err == nil {
+			f.unicode = encoderOf("/ToUnicode 1 0 R", cmap)
+		}
+	}
+	switch base := encoding.Key("BaseEncoding").Name(); base {
+	case "WinAnsiEncoding", "MacRomanEncoding":
+		f.base = encoderOf("/Encoding /"+base, nil)
+	}
+}
+
+// encoderOf returns the encoding of a font with the given entries, or nil if that is damaged. See
+// trailerOf.
+func encoderOf(entries string, stream []byte) (e pdf.TextEncoding) {
+	var err error
+	defer recovered(&err) // then the font has its other encodings
+	return (&pdf.Font{V: trailerOf(entries, stream)}).Encoder()
 }
 
 // readWide reads the widths of a font with many characters, if its codes are their numbers.
@@ -78,10 +115,38 @@ func (f *pdfFont) set(code int, width float64) {
 
 // decode returns the text of a string of codes.
 func (f *pdfFont) decode(raw string) string {
-	if f.encoder == nil {
+	switch {
+	case f.encoder == nil:
 		return raw
+	case f.unicode == nil && f.base == nil:
+		return f.encoder.Decode(raw)
+	case f.composite && f.unicode != nil:
+		return f.unicode.Decode(raw)
 	}
-	return f.encoder.Decode(raw)
+	var b strings.Builder
+	for i := range len(raw) {
+		text := &f.decoded[raw[i]]
+		if *text == "" {
+			*text = f.decodeByte(raw[i : i+1])
+		}
+		b.WriteString(*text)
+	}
+	return b.String()
+}
+
+// decodeByte returns the text of a code of one byte. The map to Unicode need not have all codes.
+func (f *pdfFont) decodeByte(code string) string {
+	if f.unicode != nil {
+		text := f.unicode.Decode(code)
+		if text != "" && !strings.ContainsRune(text, utf8.RuneError) {
+			return text
+		}
+	}
+	text := f.encoder.Decode(code)
+	if f.base != nil && text == string(rune(code[0])) {
+		return f.base.Decode(code)
+	}
+	return text
 }
 
 // width returns the width of a string of codes, as a part of the font's size, and its number of

@@ -55,7 +55,7 @@ endcmap end end`
 
 // PDF returns a file with one page for each part of contents. Lines of --- separate the parts. F1
 // is a Latin font, F2 a font with the map [ToUnicode], X1 a form. F3 and F4 are like F1 and F2, but
-// say that their characters are half as wide as high.
+// say that their characters are half as wide as high. F5 and F6 also have another encoding.
 func PDF(contents string) []byte {
 	pages := strings.Split(contents, "---\n")
 	var p pdfFile
@@ -68,8 +68,12 @@ func PDF(contents string) []byte {
 		"/Font <</F1 3 0 R /F2 4 0 R "+
 		"/F3 <</Subtype /TrueType /FirstChar 32 /Widths [%s]>> "+
 		"/F4 <</Subtype /Type0 /Encoding /Identity-H /ToUnicode 5 0 R "+
-		"/DescendantFonts [<</W [0 1 500 2 [500]]>>]>>>> /XObject <</X1 6 0 R>>>>>>",
-		len(pages), kids, strings.Repeat("500 ", 95)))
+		"/DescendantFonts [<</W [0 1 500 2 [500]]>>]>> "+
+		"/F5 <</Subtype /TrueType /ToUnicode %d 0 R "+
+		"/Encoding <</BaseEncoding /WinAnsiEncoding /Differences [1 /g7 /fi]>>>> "+
+		"/F6 <</Subtype /Type0 /Encoding /GBK-EUC-H /ToUnicode 5 0 R>>>> "+
+		"/XObject <</X1 6 0 R>>>>>>",
+		len(pages), kids, strings.Repeat("500 ", 95), 7+2*len(pages)))
 	p.object("<</Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding>>")
 	p.object("<</Type /Font /Subtype /Type0 /Encoding /Identity-H /ToUnicode 5 0 R>>")
 	p.stream("/Filter /FlateDecode", Deflated(ToUnicode))
@@ -78,6 +82,8 @@ func PDF(contents string) []byte {
 		p.object(fmt.Sprintf("<</Type /Page /Parent 2 0 R /Contents %d 0 R>>", 8+2*i))
 		p.stream("/Filter /FlateDecode", Deflated(content))
 	}
+	p.stream("", "begincmap 1 begincodespacerange <00> <FF> endcodespacerange "+
+		"1 beginbfchar <01> <00540068> endbfchar endcmap")
 	return p.bytes("")
 }
 
