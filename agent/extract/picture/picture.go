@@ -47,7 +47,7 @@ const (
 // maxBytes bytes, and its MIME type. A limit of 0 or less means no limit. Fit returns a PNG or an
 // upright JPEG that fits unchanged. It encodes other pictures as PNG if they are transparent and
 // small enough as PNG, and otherwise as JPEG: Gemini refuses GIF, and llama.cpp, Ollama and xAI do
-// not read WebP. Of an animated GIF it returns the first frame.
+// not read WebP. Of an animation it returns the first frame.
 //
 // The error is [ErrUnsupported], [ErrTooLarge], [ErrTooMany], or describes the damage of the file.
 func Fit(file []byte, longest, maxBytes int) (data []byte, mime string, err error) {
@@ -123,8 +123,11 @@ func inspect(file []byte) (f format, err error) {
 		f = format{decode: gif.Decode, pixelBytes: 2}
 		f.config, err = gif.DecodeConfig(r)
 	case len(file) > 20 && string(file[:4]) == "RIFF" && string(file[8:12]) == "WEBP":
-		f = format{decode: webp.Decode, pixelBytes: 8}
-		f.config, err = webp.DecodeConfig(r)
+		still := stillWebP(file) // the decoder can't read animations
+		f = format{pixelBytes: 8, decode: func(io.Reader) (image.Image, error) {
+			return webp.Decode(bytes.NewReader(still))
+		}}
+		f.config, err = webp.DecodeConfig(bytes.NewReader(still))
 	default:
 		return f, ErrUnsupported
 	}

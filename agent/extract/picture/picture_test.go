@@ -14,6 +14,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,6 +22,21 @@ import (
 
 // webpFile is a lossless WebP of one pixel.
 const webpFile = "UklGRhoAAABXRUJQVlA4TA0AAAAvAAAAEAcQERGIiP4HAA=="
+
+// animatedWebP returns a WebP with frames that have the contents of a file.
+func animatedWebP(file []byte, frames int) []byte {
+	chunk := func(name string, body ...[]byte) []byte {
+		all := slices.Concat(body...)
+		b := binary.LittleEndian.AppendUint32([]byte(name), uint32(len(all)))
+		return append(append(b, all...), make([]byte, len(all)%2)...)
+	}
+	body := chunk("VP8X", append([]byte{0x12}, make([]byte, 9)...))
+	body = append(body, chunk("ANIM", make([]byte, 6))...)
+	for range frames {
+		body = append(body, chunk("ANMF", make([]byte, 16), file[12:])...)
+	}
+	return chunk("RIFF", []byte("WEBP"), body)
+}
 
 // corners returns a picture with a red, a green, a blue and a white quarter.
 func corners(w, h int) *image.RGBA {
@@ -147,6 +163,7 @@ func TestScaled(t *testing.T) {
 		"GIF":           {gifOf(t, 1), 150, 0, 20, 10, "image/jpeg"},
 		"WebP":          {webp, 150, 0, 1, 1, "image/png"},
 		"animation":     {gifOf(t, 2), 150, 0, 20, 10, "image/jpeg"},
+		"animated WebP": {animatedWebP(webp, 2), 150, 0, 1, 1, "image/png"},
 		"strips":        {pngOf(t, corners(777, 555)), 400, 0, 400, 286, "image/jpeg"},
 		"enough bytes":  {pngOf(t, noise(100, 100)), 0, 25_000, 100, 100, "image/jpeg"},
 		"too few bytes": {pngOf(t, noise(400, 400)), 0, 25_000, 225, 225, "image/jpeg"},
@@ -308,6 +325,7 @@ func FuzzFit(f *testing.F) {
 	for _, file := range [][]byte{
 		jpegOf(f, corners(40, 20)), turned(jpegOf(f, corners(16, 8)), binary.LittleEndian, 6),
 		pngOf(f, corners(20, 10)), gifOf(f, 1), gifOf(f, 3), webp, hugePNG(9, 9, 16, 6),
+		animatedWebP(webp, 2),
 	} {
 		f.Add(file)
 	}
