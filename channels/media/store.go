@@ -275,7 +275,7 @@ func describe(a *bus.Attachment, found *mimetype.MIME) {
 	class, _, _ := strings.Cut(a.Type, "/")
 	// These types say less than a sender's claim can. An image is one only if its content says so.
 	general := found.Is("application/octet-stream") || found.Is("application/zip") ||
-		found.Is("text/plain") && (class == "text" || class == "application")
+		(found.Is("text/plain") || found.Is("text/html")) && (class == "text" || class == "application")
 	if !general || class == "" || class == "image" {
 		a.Type, _, _ = strings.Cut(found.String(), ";")
 		class, _, _ = strings.Cut(a.Type, "/")

@@ -77,6 +77,8 @@ func TestFetch(t *testing.T) {
 		{"type with parameters", bus.Attachment{Kind: bus.Document, Ref: "text",
 			Type: "Text/CSV; header=present"}, 0,
 			bus.Attachment{Kind: bus.Document, Type: "text/csv", Size: 5}},
+		{"text with tags", bus.Attachment{Kind: bus.Document, Ref: "tags", Type: "text/markdown"}, 0,
+			bus.Attachment{Kind: bus.Document, Type: "text/markdown", Size: 14}},
 		{"passing failure", bus.Attachment{Kind: bus.Photo, Ref: "jpeg"}, 3,
 			bus.Attachment{Kind: bus.Photo, Type: "image/jpeg", Size: 11}},
 		{"lasting failure", bus.Attachment{Kind: bus.Photo, Ref: "jpeg"}, 99,
@@ -96,7 +98,7 @@ func TestFetch(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := &fileChannel{fails: tt.fails, files: map[string]string{"jpeg": jpeg,
 					"broken": "damaged", "bytes": "\x00\x01\x02",
-					"text": "a,b,c", "big": strings.Repeat("x", 101)}}
+					"text": "a,b,c", "tags": "<!-- a -->\n# b", "big": strings.Repeat("x", 101)}}
 				media := openMedia(t, map[string]channels.Channel{"full": l},
 					&media.Options{MaxFile: 100})
 				m := bus.InboundMessage{ID: "1", From: chatA, Attachments: []bus.Attachment{tt.a},

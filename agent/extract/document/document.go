@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -94,6 +95,11 @@ func (f *file) read(kind, claimed string) error {
 	case !IsText(kind):
 		return ErrUnsupported
 	}
+	// Markdown and programs may begin with tags, too.
+	other := claimed != kind && IsText(claimed) || claimed == "application/octet-stream"
+	if kind == "text/html" && other && !pageStart.Match(f.raw[:min(len(f.raw), headSize)]) {
+		kind = "text/plain"
+	}
 	if IsText(claimed) && kind == "text/plain" {
 		kind = claimed
 	}
@@ -111,6 +117,10 @@ func (f *file) read(kind, claimed string) error {
 	}
 	return f.plain()
 }
+
+// pageStart matches the beginning of a whole web page.
+var pageStart = regexp.MustCompile(
+	`(?is)^(\xef\xbb\xbf|\s|<!--.*?-->)*<(!doctype html|html\b|head\b|body\b)`)
 
 // Type returns the MIME type of a file, without parameters, from its first bytes; about 3 kB are
 // enough. The name matters only for types that look the same, such as kinds of text or of archives.

@@ -128,6 +128,25 @@ func TestPlain(t *testing.T) {
 	}
 }
 
+// Markdown and programs may begin with tags, as HTML does. Their lines and their code stay.
+func TestTextWithTags(t *testing.T) {
+	const source = "<!-- a note -->\n<h1>Title</h1>\n\n- one\n- two\n<script>\ncode()\n</script>\n"
+	const page = "<!-- a note -->\n<!DOCTYPE html><html><p>one\ntwo</html>"
+	for _, tt := range []struct{ file, mime, want string }{
+		{source, "text/markdown", source},
+		{source, "text/x-vue", source},
+		{source, "application/octet-stream", source},
+		{source, "text/html", "# Title\n\n- one - two"},
+		{page, "text/plain", "one two"},
+		{page, "application/octet-stream", "one two"},
+		{"<table><tr><td>a<td>b</table>", "application/vnd.ms-excel", "a | b"},
+	} {
+		if got, err := read([]byte(tt.file), tt.mime, 1000); got != tt.want || err != nil {
+			t.Errorf("%s: got %q, %v, want %q", tt.mime, got, err, tt.want)
+		}
+	}
+}
+
 func TestLimit(t *testing.T) {
 	long := strings.Repeat("日本語のテキスト。", 1000)
 	for name, file := range map[string][]byte{
