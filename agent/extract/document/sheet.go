@@ -246,12 +246,13 @@ func rounded(text string, n float64) string {
 // A sheetText writes the rows of one sheet.
 type sheetText struct {
 	*workbook
-	column int    // column of the last written cell, from 1
-	at     int    // column of the current cell
-	kind   string // type of the current cell; s is a shared string
-	style  int
-	value  strings.Builder
-	inside bool // within a value
+	column  int    // column of the last written cell, from 1
+	at      int    // column of the current cell
+	kind    string // type of the current cell; s is a shared string
+	style   int
+	value   strings.Builder
+	formula strings.Builder
+	part    *strings.Builder // the one to which text belongs, or nil
 }
 
 func (s *sheetText) handle(start *xml.StartElement, end, text string) {
@@ -263,16 +264,18 @@ func (s *sheetText) handle(start *xml.StartElement, end, text string) {
 		case "c":
 			s.begin(start)
 		case "v", "t":
-			s.inside = true
+			s.part = &s.value
+		case "f":
+			s.part = &s.formula
 		}
-	case end == "v" || end == "t":
-		s.inside = false
+	case end == "v" || end == "t" || end == "f":
+		s.part = nil
 	case end == "c":
 		s.cell()
 	case end == "row":
 		s.out.line()
-	case s.inside:
-		s.value.WriteString(text[:min(len(text), maxCell-min(maxCell, s.value.Len()))])
+	case s.part != nil:
+		s.part.WriteString(text[:min(len(text), maxCell-min(maxCell, s.part.Len()))])
 	}
 }
 
@@ -290,6 +293,7 @@ func (s *sheetText) begin(e *xml.StartElement) {
 	}
 	s.style = style
 	s.value.Reset()
+	s.formula.Reset()
 }
 
 // cell writes the current cell at its end.
@@ -310,6 +314,10 @@ func (s *sheetText) cell() {
 			as = s.styles[s.style]
 		}
 		value = s.number(value, as)
+	}
+	// Many programs store formulas without values.
+	if value == "" && s.formula.Len() > 0 {
+		value = "=" + s.formula.String()
 	}
 	if value == "" {
 		return
