@@ -1,6 +1,7 @@
 package document
 
 import (
+	"cmp"
 	"encoding/xml"
 	"strconv"
 	"strings"
@@ -8,7 +9,8 @@ import (
 
 // word reads a Word document and its notes.
 func (a *archive) word() error {
-	if err := a.xml("word/document.xml", (&wordText{sink: a.out}).handle); err != nil {
+	text := &wordText{sink: a.out, styles: a.wordStyles()}
+	if err := a.xml("word/document.xml", text.handle); err != nil {
 		return err
 	}
 	for _, notes := range []string{"word/footnotes.xml", "word/endnotes.xml", "word/comments.xml"} {
@@ -23,11 +25,29 @@ func (a *archive) word() error {
 	return nil
 }
 
+// wordStyles returns the names of the styles by their ids. The ids are in the language of the
+// program, the names of built-in styles in English.
+func (a *archive) wordStyles() map[string]string {
+	names, id := make(map[string]string), ""
+	// An error only means that some names are missing.
+	_ = a.xml("word/styles.xml", func(e *xml.StartElement, _, _ string) {
+		switch {
+		case e == nil || len(names) > maxStyles:
+		case e.Name.Local == "style":
+			id = attribute(e, "styleId")
+		case e.Name.Local == "name":
+			names[id] = attribute(e, "val")
+		}
+	})
+	return names
+}
+
 // A wordText writes the paragraphs of a Word document.
 type wordText struct {
 	*sink
-	prefix  string // of the paragraph: mark of a heading or list item
-	begun   bool   // the paragraph has text
+	styles  map[string]string // names by id
+	prefix  string            // of the paragraph: mark of a heading or list item
+	begun   bool              // the paragraph has text
 	inText  bool
 	tables  int  // nesting depth
 	cells   int  // number of cells in the row so far
@@ -53,7 +73,8 @@ func (w *wordText) start(e *xml.StartElement) {
 	case "p":
 		w.prefix, w.begun = "", false
 	case "pStyle":
-		w.prefix = headingPrefix(attribute(e, "val"))
+		id := attribute(e, "val")
+		w.prefix = headingPrefix(cmp.Or(w.styles[id], id))
 	case "ilvl":
 		// The level of a list item, from 0. A heading with a number stays a heading.
 		level, err := strconv.Atoi(attribute(e, "val"))
@@ -139,18 +160,15 @@ func (w *wordText) put(text string) {
 	w.write(text)
 }
 
-// headingPrefix returns the mark of a heading for the id of its style, in English or German. In
-// German ids the umlaut of "Überschrift" is missing.
+// headingPrefix returns the mark of a heading for the name of its style.
 func headingPrefix(style string) string {
-	lower := strings.ToLower(style)
-	for _, name := range []string{"heading", "berschrift", "title"} {
-		_, level, ok := strings.Cut(lower, name)
-		if n, err := strconv.Atoi(level); ok && err == nil && n >= 1 && n <= 9 {
-			return strings.Repeat("#", min(n, 6)) + " "
-		}
-	}
-	if lower == "title" || lower == "titel" {
+	style = strings.ToLower(style)
+	if style == "title" {
 		return "# "
+	}
+	level, ok := strings.CutPrefix(style, "heading")
+	if n, err := strconv.Atoi(strings.TrimSpace(level)); ok && err == nil && n >= 1 && n <= 9 {
+		return strings.Repeat("#", min(n, 6)) + " "
 	}
 	return ""
 }
