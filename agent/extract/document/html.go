@@ -42,6 +42,7 @@ type page struct {
 	href  string // target of the open link
 	space bool   // white space to write before the next text
 	cells int    // number of cells in the row so far
+	fresh bool   // an item or a cell has no text yet
 }
 
 // page reads HTML token by token without building a tree. That is enough to get the text, and deep
@@ -85,7 +86,12 @@ func (f *file) page(src string) error {
 
 // separate begins a new line or paragraph before and after blocks.
 func (p *page) separate(name string) {
+	switch name {
+	case "li", "td", "th", "tr":
+		p.fresh = false
+	}
 	switch {
+	case p.fresh: // the first block in an item or a cell is on its line
 	case spaced[name]:
 		p.paragraph()
 		p.space = false
@@ -106,11 +112,13 @@ func (p *page) open(name string, z *html.Tokenizer, attributes bool) {
 		p.cells = 0
 	case "td", "th":
 		if p.cells++; p.cells > 1 {
-			p.space = false
+			p.space, p.breaks = false, 0
 			p.write(" | ")
 		}
+		p.fresh = true
 	case "li":
 		p.write("- ")
+		p.fresh = true
 	case "h1", "h2", "h3", "h4", "h5", "h6":
 		p.write(strings.Repeat("#", int(name[1]-'0')) + " ")
 	case "a":
@@ -142,17 +150,18 @@ func (p *page) close(name string) {
 
 // text writes text and collapses white space, unless the text is preformatted.
 func (p *page) text(s string) {
+	words, fresh := strings.Fields(s), p.fresh
+	p.fresh = fresh && len(words) == 0
 	if p.pre > 0 {
 		p.write(s)
 		return
 	}
-	words := strings.Fields(s)
 	if len(words) == 0 {
-		p.space = p.space || s != ""
+		p.space = !fresh && (p.space || s != "")
 		return
 	}
 	joined := strings.Join(words, " ")
-	if (p.space || strings.TrimLeft(s, " \t\r\n") != s) && p.breaks == 0 && p.begun {
+	if !fresh && (p.space || strings.TrimLeft(s, " \t\r\n") != s) && p.breaks == 0 && p.begun {
 		joined = " " + joined
 	}
 	p.space = strings.TrimRight(s, " \t\r\n") != s
