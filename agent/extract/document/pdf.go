@@ -148,6 +148,7 @@ func (f *file) pdfPage(page pdf.Value, heading string) (err error) {
 		graphics: graphics{font: new(pdfFont), stretch: 1, space: identity}, line: identity}
 	p.out.paragraph()
 	p.content(page.Key("Contents"), pdf.Page{V: page}.Resources(), 0)
+	p.annotations(page.Key("Annots"))
 	return nil
 }
 

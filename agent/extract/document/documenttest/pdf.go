@@ -53,9 +53,10 @@ const ToUnicode = `/CIDInit /ProcSet findresource begin 12 dict begin begincmap
 2 beginbfchar <0001> <65E5> <0002> <672C> endbfchar
 endcmap end end`
 
-// PDF returns a file with one page for each part of contents. Lines of --- separate the parts. F1
-// is a Latin font, F2 a font with the map [ToUnicode], X1 a form. F3 and F4 are like F1 and F2, but
-// say that their characters are half as wide as high. F5 and F6 also have another encoding.
+// PDF returns a file with one page for each part of contents. Lines of --- separate the parts. If
+// the first line of a part begins with /Annots, it has the annotations of the page. F1 is a Latin
+// font, F2 a font with the map [ToUnicode], X1 a form. F3 and F4 are like F1 and F2, but say that
+// their characters are half as wide as high. F5 and F6 also have another encoding.
 func PDF(contents string) []byte {
 	pages := strings.Split(contents, "---\n")
 	var p pdfFile
@@ -79,7 +80,11 @@ func PDF(contents string) []byte {
 	p.stream("/Filter /FlateDecode", Deflated(ToUnicode))
 	p.stream("/Type /XObject /Subtype /Form", "BT /F1 10 Tf (in a form) Tj ET")
 	for i, content := range pages {
-		p.object(fmt.Sprintf("<</Type /Page /Parent 2 0 R /Contents %d 0 R>>", 8+2*i))
+		annots := ""
+		if strings.HasPrefix(content, "/Annots") {
+			annots, content, _ = strings.Cut(content, "\n")
+		}
+		p.object(fmt.Sprintf("<</Type /Page /Parent 2 0 R /Contents %d 0 R %s>>", 8+2*i, annots))
 		p.stream("/Filter /FlateDecode", Deflated(content))
 	}
 	p.stream("", "begincmap 1 begincodespacerange <00> <FF> endcodespacerange "+
