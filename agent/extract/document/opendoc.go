@@ -25,6 +25,9 @@ type openText struct {
 	rows   int             // how often the row is repeated
 	filled bool            // the row has text
 	skip   int             // depth of elements that are not text of the document
+	noted  int             // depth of notes
+	citing bool            // within the mark of a note
+	notes  strings.Builder // notes of the paragraph, a line for each
 }
 
 // handle is the handler of content.xml. Only paragraphs and headings have text; the white space
@@ -45,6 +48,12 @@ func (o *openText) start(e *xml.StartElement) {
 	switch e.Name.Local {
 	case "annotation", "tracked-changes", "forms":
 		o.skip++
+	case "note-citation":
+		o.put("[")
+		o.notes.WriteString("\n[")
+		o.citing = true
+	case "note-body":
+		o.noted++
 	case "h":
 		o.texts++
 		o.put(strings.Repeat("#", number(e, "outline-level", 6)) + " ")
@@ -95,9 +104,19 @@ func (o *openText) end(name string) {
 	switch name {
 	case "annotation", "tracked-changes", "forms":
 		o.skip--
+	case "note-citation":
+		o.citing = false
+		o.notes.WriteString("] ")
+		o.put("]")
+	case "note-body":
+		o.noted--
 	case "h", "p":
-		o.texts--
+		if o.texts--; o.noted == 0 {
+			o.putNotes()
+		}
 		switch {
+		case o.noted > 0:
+			o.put(" ")
 		case o.tables > 0:
 			o.put(" ")
 		case o.lists > 0:
@@ -138,12 +157,26 @@ func (o *openText) endCell() {
 	o.filled = true
 }
 
-// put writes text, or stores it for the current cell. The text of a cell waits for its end, because
-// only then the cell is known not to be empty.
+// putNotes writes the notes of a paragraph behind it, each on a line.
+func (o *openText) putNotes() {
+	notes := o.notes.String()
+	o.notes.Reset()
+	for line := range strings.Lines(strings.TrimPrefix(notes, "\n")) {
+		o.put("\n" + strings.Join(strings.Fields(line), " "))
+	}
+}
+
+// put writes text, or stores it for the current cell or note. The text of a cell waits for its end,
+// because only then the cell is known not to be empty.
 func (o *openText) put(text string) {
-	if o.tables == 0 {
+	if (o.noted > 0 || o.citing) && o.notes.Len() < maxToken {
+		o.notes.WriteString(strings.ReplaceAll(text, "\n", " "))
+	}
+	switch {
+	case o.noted > 0:
+	case o.tables == 0:
 		o.write(text)
-	} else if o.cell.Len() < maxToken {
+	case o.cell.Len() < maxToken:
 		o.cell.WriteString(text)
 	}
 }
