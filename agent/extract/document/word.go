@@ -3,22 +3,26 @@ package document
 import (
 	"cmp"
 	"encoding/xml"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// word reads a Word document and its notes.
+// word reads a Word document, its notes, and what is at the top and the bottom of its pages, such
+// as the number of an invoice.
 func (a *archive) word() error {
 	text := &wordText{sink: a.out, styles: a.wordStyles()}
 	if err := a.xml("word/document.xml", text.handle); err != nil {
 		return err
 	}
-	for _, notes := range []string{"word/footnotes.xml", "word/endnotes.xml", "word/comments.xml"} {
-		if !a.has(notes) {
+	for _, part := range slices.Concat(
+		[]string{"word/footnotes.xml", "word/endnotes.xml", "word/comments.xml"},
+		a.numbered("word/header", ".xml"), a.numbered("word/footer", ".xml")) {
+		if !a.has(part) {
 			continue
 		}
 		a.out.paragraph()
-		if err := a.xml(notes, (&wordText{sink: a.out}).handle); err != nil {
+		if err := a.xml(part, (&wordText{sink: a.out}).handle); err != nil {
 			return err
 		}
 	}
