@@ -195,6 +195,8 @@ func TestUnsupported(t *testing.T) {
 			{Name: "META-INF/manifest.xml", Data: []byte(`<m:manifest><m:file-entry m:full-path=` +
 				`"content.xml"><m:encryption-data/></m:file-entry></m:manifest>`)},
 			{Name: "content.xml", Data: []byte("\x9c<\x00\xfe")}})), errLocked},
+		"encrypted book": {string(zipOf(t, []txtar.File{{Name: "META-INF/container.xml"},
+			{Name: "a.xhtml", Data: []byte("\x9c<\x00\xfe")}})), errLocked},
 		"encrypted package": {string(zipOf(t, []txtar.File{
 			{Name: "encrypted-package", Data: []byte("\x9c<\x00\xfe")}})), errLocked},
 		"RTF":   {`{\rtf1 hello}`, ErrUnsupported},

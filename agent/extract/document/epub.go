@@ -26,6 +26,7 @@ func (a *archive) epub() error {
 		}
 	}
 	slices.Sort(others)
+	locked := false
 	for _, name := range append(names, others...) {
 		r, err := a.open(name)
 		if err != nil {
@@ -38,11 +39,18 @@ func (a *archive) epub() error {
 		if err != nil {
 			return unpackError(err)
 		}
-		text, _ := decode(WholeRunes(raw))
+		text, ok := decode(WholeRunes(raw))
+		if !ok { // a bought book
+			locked = true
+			continue
+		}
 		a.out.paragraph()
 		if err := a.page(text); err != nil {
 			return err
 		}
+	}
+	if locked && !a.out.begun {
+		return errLocked
 	}
 	return nil
 }
