@@ -62,6 +62,7 @@ type style int
 
 const (
 	plainNumber style = iota
+	percentage        // 1 is 100 %
 	dateOrTime        // days since the epoch
 	duration          // days
 )
@@ -176,6 +177,8 @@ func (w *workbook) readStyles() error {
 // 50 on are for Chinese, Japanese and Korean.
 func builtIn(n int) style {
 	switch {
+	case n == 9, n == 10:
+		return percentage
 	case n == 46:
 		return duration
 	case n >= 14 && n <= 22, n >= 27 && n <= 36, n >= 45 && n <= 47, n >= 50 && n <= 58:
@@ -193,6 +196,8 @@ var notFormat = regexp.MustCompile(`"[^"]*"?|[\\_*].|\[[^\]]*[^\]hms][^\]]*\]`)
 func styleOf(code string) style {
 	code = notFormat.ReplaceAllString(strings.ToLower(code), "")
 	switch {
+	case strings.Contains(code, "%"):
+		return percentage
 	case strings.Contains(code, "["):
 		return duration
 	case code != "general" && strings.ContainsAny(code, "ydhs"):
@@ -210,6 +215,8 @@ func (w *workbook) number(text string, as style) string {
 		return text
 	case as == plainNumber:
 		return rounded(text, days)
+	case as == percentage:
+		return strconv.FormatFloat(100*days, 'g', 15, 64) + "%"
 	case days < 0 || days > 3_000_000:
 		return text
 	case as == duration:
