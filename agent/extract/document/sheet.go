@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Limits of workbooks.
@@ -303,6 +304,9 @@ func (s *sheetText) begin(e *xml.StartElement) {
 	s.formula.Reset()
 }
 
+// escapedCharacter matches a character that XML can't contain, such as the return in _x000D_.
+var escapedCharacter = regexp.MustCompile(`_x[0-9A-Fa-f]{4}_`)
+
 // cell writes the current cell at its end.
 func (s *sheetText) cell() {
 	value := s.value.String()
@@ -329,6 +333,13 @@ func (s *sheetText) cell() {
 	if value == "" {
 		return
 	}
+	value = escapedCharacter.ReplaceAllStringFunc(value, func(escape string) string {
+		code, err := strconv.ParseUint(escape[2:6], 16, 16)
+		if c := rune(code); err == nil && !unicode.IsControl(c) {
+			return string(c)
+		}
+		return "\n"
+	})
 	// A tab for each column since the last cell with text.
 	gap := max(0, s.at-max(s.column, 1))
 	s.column = s.at
