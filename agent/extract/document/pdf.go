@@ -34,13 +34,18 @@ var (
 // The parser also trusts the sizes in the file. Only the process limits of package extract keep it
 // from using all memory.
 func (f *file) pdf() (err error) {
-	raw := bytes.Clone(f.raw)
+	// The positions in the file count from here. Some servers send a line before.
+	begin := bytes.Index(f.raw, []byte("%PDF-"))
+	if begin < 0 {
+		return errBadPDF
+	}
+	raw := bytes.Clone(f.raw[begin:])
 	// The parser accepts only versions that it knows, and requires the end mark.
 	if end := bytes.LastIndex(raw, []byte("%%EOF")); end > 0 {
 		raw = raw[:end+len("%%EOF")]
 	}
 	// The parser looks for the end mark in the last 100 bytes.
-	if !bytes.HasPrefix(raw, []byte("%PDF-")) || len(raw) < 100 {
+	if len(raw) < 100 {
 		return errBadPDF
 	}
 	copy(raw, "%PDF-1.7\n")

@@ -23,6 +23,8 @@ func TestPDFErrors(t *testing.T) {
 		want error // nil if the file can be read
 	}{
 		"junk behind":      {good + "\n\x00\x00garbage", nil},
+		"line before":      {"\n" + good, nil},
+		"mark before":      {"\xef\xbb\xbf" + good, nil},
 		"version":          {strings.Replace(good, "%PDF-1.4", "%PDF-2.0", 1), nil},
 		"encrypted":        {strings.Replace(good, "/Root", "/Encrypt 9 0 R /Root", 1), errEncrypted},
 		"hidden encrypted": {strings.Replace(good, "/Root", "/Encr#79pt 9 0 R /Root", 1), errEncrypted},
