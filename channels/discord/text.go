@@ -1,12 +1,13 @@
 package discord
 
 import (
-	"gateway/channels"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"gateway/channels"
 )
 
 // A mentionNames holds the names for mentions in a text.
