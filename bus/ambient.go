@@ -119,7 +119,7 @@ func (in *Inbox) PutHeld(tx *store.Tx, m InboundMessage, now time.Time) (bool, e
 }
 
 // TakeHeld passes the held messages of an account to pick, oldest first, and deletes and returns
-// those that pick returns. The caller must put them.
+// those that pick returns, with Origin.Held set. The caller must put them.
 func TakeHeld(
 	tx *store.Tx, account string, pick func(held []InboundMessage) []InboundMessage,
 ) ([]InboundMessage, error) {
@@ -127,17 +127,14 @@ func TakeHeld(
 	if _, bad := store.RowErrors(err); err != nil && !bad {
 		return nil, err
 	}
-	type key struct {
-		from Address
-		id   string
-	}
-	held, rows := make([]InboundMessage, len(list)), make(map[key]int64, len(list))
+	held := make([]InboundMessage, len(list))
 	for i, r := range list {
-		held[i], rows[key{r.Message.From, r.Message.ID}] = r.Message, r.Seq
+		held[i] = r.Message
+		held[i].Origin.Held = r.Seq
 	}
 	picked := pick(held)
 	for i := range picked {
-		if err := remove(tx, rows[key{picked[i].From, picked[i].ID}]); err != nil {
+		if err := remove(tx, picked[i].Origin.Held); err != nil {
 			return nil, err
 		}
 	}

@@ -62,3 +62,56 @@ func TestHeld(t *testing.T) {
 		}
 	}
 }
+
+// release takes all held messages of an account and puts them.
+func (f *inboxFixture) release(account string) {
+	f.t.Helper()
+	f.tx(func(tx *store.Tx) error {
+		list, err := TakeHeld(tx, account, func(held []InboundMessage) []InboundMessage { return held })
+		for _, m := range list {
+			if _, err := f.Put(tx, m, f.now); err != nil {
+				return err
+			}
+		}
+		return err
+	})
+}
+
+// A message that was dropped while it was held, because its chat is erased, is not released.
+func TestDropHeld(t *testing.T) {
+	f := newInboxFixture(t)
+	here := Address{Account: "test", Chat: "a"}
+	f.tx(func(tx *store.Tx) error {
+		if _, err := f.PutHeld(tx, InboundMessage{ID: "1", From: here, Text: "one"}, f.now); err != nil {
+			return err
+		}
+		upTo, err := f.Newest(tx)
+		if err != nil {
+			return err
+		}
+		dropped, err := f.DropAll(tx, here, upTo)
+		if len(dropped) != 1 {
+			t.Errorf("%+v are dropped, want the held message", dropped)
+		}
+		return err
+	})
+	f.release("test")
+	if got := f.waiting(0); len(got) > 0 {
+		t.Errorf("%q wait", got)
+	}
+}
+
+// A released message keeps its place in the order in which the messages came.
+func TestHeldCame(t *testing.T) {
+	f := newInboxFixture(t)
+	here := Address{Account: "test", Chat: "a"}
+	f.ask(func(tx *store.Tx) (bool, error) {
+		return f.PutHeld(tx, InboundMessage{ID: "1", From: here}, f.now)
+	})
+	f.put(here, "2", "two")
+	f.release("test")
+	list, err := f.Waiting(f.read(), 0)
+	if f.must(err); len(list) != 2 || list[0].Came() != list[0].Seq || list[1].Came() >= list[0].Seq {
+		t.Errorf("%+v wait, want the second one to have come before the first", list)
+	}
+}

@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -32,6 +33,10 @@ type Received struct {
 	At      time.Time // when it was accepted
 	Crashes int       // how many processes crashed while working on it
 }
+
+// Came returns the position of r in the order in which the messages came. It differs from Seq if r
+// was held.
+func (r *Received) Came() int64 { return cmp.Or(r.Message.Origin.Held, r.Seq) }
 
 // Put stores m and reports whether it is new; a message that is already there stays as it is. After
 // the commit the caller must call [Inbox.Wake].
@@ -213,16 +218,25 @@ func (in *Inbox) Erase(tx *store.Tx, a Address, after, upTo int64) (next int64, 
 	return next, store.Wrap(err, "bus: erase %s", a)
 }
 
-const waitingInChat = isWaiting + " AND account = $1 AND chat = $2 AND id <= $3"
+// Conditions of messages of a chat, up to an id, that no turn has claimed.
+const (
+	waitingInChat = isWaiting + " AND account = $1 AND chat = $2 AND id <= $3"
+	heldInChat    = "state = 'held' AND account = $1 AND chat = $2 AND id <= $3"
+)
 
-// DropAll gives up the waiting messages of a chat with all its threads, up to the Seq upTo, and
-// returns them, except those that can't be read. The caller continues with [Inbox.Erase].
-func (in *Inbox) DropAll(tx *store.Tx, a Address, upTo int64) ([]Received, error) {
-	list, err := readInbox(tx, waitingInChat+" ORDER BY id", a.Account, a.Chat, upTo)
-	if _, bad := store.RowErrors(err); err != nil && !bad {
-		return nil, err
+// DropAll gives up the waiting and the held messages of a chat with all its threads, up to the Seq
+// upTo, and returns them, except those that can't be read. The caller continues with [Inbox.Erase].
+func (in *Inbox) DropAll(tx *store.Tx, a Address, upTo int64) (all []Received, err error) {
+	for _, which := range []string{waitingInChat, heldInChat} {
+		list, err := readInbox(tx, which+" ORDER BY id", a.Account, a.Chat, upTo)
+		if _, bad := store.RowErrors(err); err != nil && !bad {
+			return nil, err
+		}
+		_, err = setInbox(tx, "UPDATE inbox SET state = 'dropped' WHERE "+which, a.Account, a.Chat, upTo)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list...)
 	}
-	_, err = setInbox(tx, "UPDATE inbox SET state = 'dropped' WHERE "+waitingInChat, a.Account,
-		a.Chat, upTo)
-	return list, err
+	return all, nil
 }

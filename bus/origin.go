@@ -40,6 +40,9 @@ type Origin struct {
 	// Former is the number of the sender before they were linked with another person, or 0.
 	Former int64 `json:"-"`
 
+	// Held is the Seq under which a person's message was held, or 0: see [Inbox.PutHeld].
+	Held int64 `json:"held,omitempty"`
+
 	Run      int64 `json:"run,omitempty"`      // row of the run. Set for Job and Heartbeat
 	Reminder bool  `json:"reminder,omitempty"` // set for a Job that reminds a person
 }

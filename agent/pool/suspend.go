@@ -264,7 +264,7 @@ func decisionOf(q *question.Question, waiting []bus.Received) (decision, bool) {
 		by := m.From.Account + "/" + m.Sender.ID
 		person := m.Origin.Kind == bus.Person
 		elsewhere := !m.Group && m.From != q.Address // in another chat of the same person
-		asked := person && (q.MayAnswer(&m) || elsewhere) && r.Seq > q.After
+		asked := person && (q.MayAnswer(&m) || elsewhere) && r.Came() > q.After
 		switch {
 		case q.Kind == question.Await && person:
 			return decision{question.Refused, turn.ResultGoesOn, by, -1}, true

@@ -99,3 +99,16 @@ func TestDecidesBefore(t *testing.T) {
 		}
 	}
 }
+
+// A message that was held when a question was asked does not answer it.
+func TestHeldDecidesNothing(t *testing.T) {
+	t.Parallel()
+	q := &question.Question{Kind: question.Ask, Sender: "ann", After: 5}
+	r := bus.Received{Seq: 6, Message: bus.InboundMessage{Sender: bus.Sender{ID: "ann"}, Text: "1"}}
+	if !decides(q, r) {
+		t.Error("a later message does not answer the question")
+	}
+	if r.Message.Origin.Held = 4; decides(q, r) {
+		t.Error("a message that was held before answers the question")
+	}
+}

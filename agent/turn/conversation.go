@@ -200,9 +200,9 @@ func (t *conversation) claim(tx *store.Tx, st *session.Turn, batch []bus.Receive
 		last := &batch[len(batch)-1]
 		// the conversations of the other members also get the ambient messages
 		if st.Session.Speaker != "" {
-			return session.SetAmbientSeen(tx, st.Session, last.Seq)
+			return session.SetAmbientSeen(tx, st.Session, last.Came())
 		}
-		return t.env.Inbox.ForgetAmbient(tx, last.Message.From, last.Seq)
+		return t.env.Inbox.ForgetAmbient(tx, last.Message.From, last.Came())
 	}
 	return nil
 }

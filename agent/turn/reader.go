@@ -28,7 +28,7 @@ func (t *reader) userMessages(ctx context.Context, batch []bus.Received) []llm.M
 		var list []llm.Message
 		for len(batch) > 0 {
 			var before, part []bus.Received
-			before, ambient = upTo(ambient, batch[0].Seq)
+			before, ambient = upTo(ambient, batch[0].Came())
 			part, batch = batch, nil
 			if len(ambient) > 0 {
 				part, batch = upTo(part, ambient[0].Seq)
@@ -43,7 +43,7 @@ func (t *reader) userMessages(ctx context.Context, batch []bus.Received) []llm.M
 
 // upTo splits list before the first message after the given Seq.
 func upTo(list []bus.Received, seq int64) (before, after []bus.Received) {
-	i := slices.IndexFunc(list, func(r bus.Received) bool { return r.Seq > seq })
+	i := slices.IndexFunc(list, func(r bus.Received) bool { return r.Came() > seq })
 	if i < 0 {
 		return list, nil
 	}
@@ -95,7 +95,7 @@ func (t *reader) ambient(ctx context.Context, r bus.Received) []bus.Received {
 		return nil
 	}
 	read := t.env.DB.Read(context.WithoutCancel(ctx))
-	list, err := t.env.Inbox.Ambient(read, r.Message.From, r.Seq, t.env.Now())
+	list, err := t.env.Inbox.Ambient(read, r.Message.From, r.Came(), t.env.Now())
 	if err == nil && t.Session.Speaker != "" {
 		var upTo int64
 		upTo, err = session.AmbientSeen(read, t.Session)
