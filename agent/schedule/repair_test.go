@@ -117,4 +117,9 @@ func TestUnreadableMaker(t *testing.T) {
 	if got := w.get(bad); got.State != Paused || got.PauseReason != whyUnreadable {
 		t.Errorf("the job is %q: %q, want a paused one", got.State, got.PauseReason)
 	}
+	w.tx(func(tx *store.Tx) error { return w.s.RunNow(tx, bad.ID, w.now) })
+	w.look(time.Second)
+	if r := w.newest(bad); r.State != Failed || r.Attempts != 0 {
+		t.Errorf("the requested run is %q after %d attempts, want a failed one", r.State, r.Attempts)
+	}
 }

@@ -135,6 +135,8 @@ type Job struct {
 	PauseReason string    // reason of the pause
 	Next        time.Time // next run; zero if there is none
 	Created     time.Time
+
+	orphan bool // its creator can't be read
 }
 
 // Session returns the key of the job's own session, or the zero key if it runs in the

@@ -492,6 +492,10 @@ func (s *Scheduler) retry(tx *store.Tx, run int64, now time.Time) ([]startedRun,
 	if err != nil || r.State != Waiting || r.Retry.IsZero() || r.Retry.After(now) {
 		return nil, err
 	}
+	if j.orphan {
+		return nil, errors.Join(endRun(tx, run, Failed, Answer{}, whyUnreadable, now),
+			s.Pause(tx, j.ID, whyUnreadable, now))
+	}
 	role, why, err := s.opts.Admit(tx, &j)
 	if err != nil {
 		return nil, err

@@ -194,11 +194,11 @@ func scanJob(scan func(...any) error, zones zoneCache, more ...any) (j Job, err 
 	j.Next, j.Created = fromMillis(next), fromMillis(created)
 	// A stored time may be unreadable because its zone no longer exists, and a row may be damaged.
 	// Such a job has no times and is paused when it is due. It must not prevent reading the others.
-	if err = json.Unmarshal(sender, &j.Sender); err == nil {
-		j.When, err = zones.decode(rule)
-	}
-	if err != nil {
+	if j.When, err = zones.decode(rule); err != nil {
 		j.When = When{}
+	}
+	if json.Unmarshal(sender, &j.Sender) != nil {
+		j.When, j.orphan = When{}, true
 	}
 	return j, nil
 }
