@@ -118,9 +118,34 @@ func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
 	}
 	// The panic may have come after the messages were stored.
 	in.gate.inbox.Wake()
+	if err := in.releaseSingly(ctx, b.Release); err != nil {
+		return err
+	}
 	// The cursor must pass the skipped messages.
-	b.Messages, b.Joined, b.Keep = nil, nil, true
+	b.Messages, b.Joined, b.Release, b.Keep = nil, nil, nil, true
 	return in.publish(ctx, b)
+}
+
+// releaseSingly releases the held messages that release returns, each by itself. Those with which
+// the gate panics stay held.
+func (in *intake) releaseSingly(
+	ctx context.Context, release func([]bus.InboundMessage) []bus.InboundMessage,
+) (err error) {
+	tried := make(map[int64]bool) // by Origin.Held
+	for next := release != nil; next && err == nil; {
+		next = false
+		one := func(held []bus.InboundMessage) []bus.InboundMessage {
+			for _, m := range release(held) {
+				if !tried[m.Origin.Held] {
+					next, tried[m.Origin.Held] = true, true
+					return []bus.InboundMessage{m}
+				}
+			}
+			return nil
+		}
+		in.Recover(ctx, func() { err = in.publish(ctx, channels.Batch{Release: one}) })
+	}
+	return err
 }
 
 // publish stores b in one transaction, and then passes on the texts for senders who get no reply in

@@ -141,3 +141,28 @@ func TestHoldPanics(t *testing.T) {
 		d.wantInbox("user one", "user two")
 	})
 }
+
+// TestReleasePanics checks that a panic while a message is released keeps no other from being
+// released, and does not end the process.
+func TestReleasePanics(t *testing.T) {
+	atDoor(t, func(d *gateFixture) {
+		in := d.gate.Intake("tg", gate.Policy{Access: gate.ByList, Allow: []string{"ann"}})
+		bad := true
+		for _, b := range []channels.Batch{
+			{Hold: true, Messages: []bus.InboundMessage{
+				message("1", "ann", "one"), message("2", "ann", "two"), message("3", "ann", "three")}},
+			{Release: func(held []bus.InboundMessage) []bus.InboundMessage {
+				if len(held) == 3 && bad {
+					bad = false
+					panic("a bug in the channel")
+				}
+				return held
+			}},
+		} {
+			if err := in.Publish(d.t.Context(), b); err != nil {
+				d.t.Fatal(err)
+			}
+		}
+		d.wantInbox("user one", "user two", "user three")
+	})
+}
