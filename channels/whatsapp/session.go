@@ -278,13 +278,23 @@ func (s *session) tryMessage(ctx context.Context, e *events.Message) (ok bool) {
 func (s *session) message(ctx context.Context, e *events.Message) bool {
 	m, ok := s.events.inbound(ctx, e)
 	if !ok {
-		return s.order.Publish(e.Info.ID, nil) == nil
+		if !s.order.Waits() {
+			return true
+		}
+		from, ok := s.events.sender(ctx, &e.Info)
+		return !ok || s.order.Skip(from, e.Info.ID) == nil
 	}
-	if s.order.Publish(e.Info.ID, &m) != nil {
+	if s.order.Publish(e.Info.ID, m, stops(&m)) != nil {
 		return false
 	}
 	s.wire.expectWrite() // the acknowledgement
 	return true
+}
+
+// stops reports whether m is a command that stops the agent. It waits for no other message.
+func stops(m *bus.InboundMessage) bool {
+	words := strings.Fields(strings.ToLower(m.Text))
+	return len(words) > 0 && !m.Literal && (words[0] == "/stop" || words[0] == "/halt")
 }
 
 // publish stores a batch. An error ends the session, unless ctx is done: other calls may still be

@@ -12,6 +12,7 @@ import (
 
 	"gateway/bus"
 	"gateway/channels"
+	"gateway/channels/recent"
 )
 
 // A Sender is a person in a chat, by the ids of their messages.
@@ -21,6 +22,7 @@ type Sender struct{ Chat, ID string }
 const (
 	maxSenders  = 1000 // with a missing message
 	maxMessages = 256  // of a sender
+	maxDone     = 1000 // messages that are no longer missing
 )
 
 // A Keeper holds messages back while an earlier one of their sender is missing. Its methods are
@@ -28,95 +30,120 @@ const (
 type Keeper struct {
 	limit   time.Duration
 	publish func(b channels.Batch, late bool) error
+	done    *recent.Map[name, bool] // messages that are no longer missing
 
-	mu      sync.Mutex // also held during publish, so batches keep their order
-	waits   map[Sender]*wait
-	missing map[string]*wait // by the platform's id
+	mu    sync.Mutex // also held during publish, so batches keep their order
+	waits map[Sender]*wait
+}
+
+// A name names a message by its sender and the platform's id. Senders choose the ids.
+type name struct {
+	sender Sender
+	id     string
 }
 
 // A wait holds the messages of a sender, of which at least one is missing.
 type wait struct {
 	sender   Sender
 	messages []message // in the order in which they came first
-	missing  int       // number of missing messages
 	timer    *time.Timer
 }
 
-// A message is named by the platform and, unless it is missing, by the gateway.
-type message struct{ platform, id string }
+// A message has the platform's id, and the gateway's unless it is missing or nothing for the agent.
+type message struct {
+	platform, id string
+	missing      bool
+}
 
 // New returns a Keeper that stores batches with publish. It waits for the missing messages of a
 // sender up to limit, counted from the first one. Then it releases the held ones with late set, on
 // a goroutine of its own.
 func New(limit time.Duration, publish func(b channels.Batch, late bool) error) *Keeper {
-	return &Keeper{limit: limit, publish: publish,
-		waits: make(map[Sender]*wait), missing: make(map[string]*wait)}
+	return &Keeper{limit: limit, publish: publish, done: recent.New[name, bool](maxDone),
+		waits: make(map[Sender]*wait)}
 }
 
 // Await records that the message with the platform's id is missing.
 func (k *Keeper) Await(s Sender, platform string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if _, done := k.done.Get(name{s, platform}); done {
+		return // it has come, or nobody waits any more: this is a further copy of it
+	}
 	w := k.waits[s]
 	switch {
-	case k.missing[platform] != nil:
-		return // it was sent again, and can't be decrypted again
-	case w == nil && len(k.waits) >= maxSenders || w != nil && len(w.messages) >= maxMessages:
+	case w == nil && len(k.waits) >= maxSenders:
 		return
 	case w == nil:
 		w = &wait{sender: s}
 		w.timer = time.AfterFunc(k.limit, func() { k.expire(w) })
 		k.waits[s] = w
+	case w.find(platform) != nil || len(w.messages) >= maxMessages:
+		return
 	}
-	k.missing[platform] = w
-	w.messages = append(w.messages, message{platform: platform})
-	w.missing++
+	w.messages = append(w.messages, message{platform: platform, missing: true})
 }
 
-// Publish stores the message with the platform's id as m, or nothing if m is nil. The message, and
-// those that were held for it, reach the agent once no message of the sender is missing. After an
+// Publish stores the message m, which has the platform's id. The message, and those that were held,
+// reach the agent once no message of their sender is missing, or at once if urgent is set. After an
 // error it may be called again.
-func (k *Keeper) Publish(platform string, m *bus.InboundMessage) error {
+func (k *Keeper) Publish(platform string, m bus.InboundMessage, urgent bool) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	var b channels.Batch
-	w := k.missing[platform]
-	found := w != nil
-	if m != nil {
-		b.Messages = []bus.InboundMessage{*m}
-		if w == nil || w.sender != senderOf(m) {
-			w, found = k.waits[senderOf(m)], false
-		}
-	}
+	b := channels.Batch{Messages: []bus.InboundMessage{m}}
+	w := k.waits[senderOf(&m)]
 	if w == nil {
-		return k.store(b)
+		return k.publish(b, false)
 	}
-	w.add(platform, m)
-	missing := w.missing
-	if found {
-		missing--
+	if o := w.find(platform); o != nil {
+		o.id = m.ID
+	} else if len(w.messages) < maxMessages {
+		w.messages = append(w.messages, message{platform: platform, id: m.ID})
 	}
-	if b.Hold = true; missing == 0 {
+	b.Hold = true
+	return k.came(w, platform, b, urgent)
+}
+
+// Skip records that the message with the platform's id has come, and is nothing for the agent.
+func (k *Keeper) Skip(s Sender, platform string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	w := k.waits[s]
+	if w == nil || w.find(platform) == nil {
+		return nil
+	}
+	return k.came(w, platform, channels.Batch{}, false)
+}
+
+// Waits reports whether a message is missing.
+func (k *Keeper) Waits() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.waits) > 0
+}
+
+// came stores b, with which the message with the platform's id has come. If no other is missing, or
+// end is set, it releases the held ones and ends w. k.mu is held.
+func (k *Keeper) came(w *wait, platform string, b channels.Batch, end bool) error {
+	end = end || !slices.ContainsFunc(w.messages, func(m message) bool {
+		return m.missing && m.platform != platform
+	})
+	if end {
 		b.Release = w.release
 	}
-	if err := k.store(b); err != nil {
-		return err
+	if end || b.Hold {
+		if err := k.publish(b, false); err != nil {
+			return err
+		}
 	}
-	if found {
-		delete(k.missing, platform)
+	if m := w.find(platform); m != nil && m.missing {
+		m.missing = false
+		k.done.Put(name{w.sender, platform}, true)
 	}
-	if w.missing = missing; missing == 0 {
+	if end {
 		k.end(w)
 	}
 	return nil
-}
-
-// store publishes b, unless there is nothing to publish. k.mu is held.
-func (k *Keeper) store(b channels.Batch) error {
-	if len(b.Messages) == 0 && b.Release == nil {
-		return nil
-	}
-	return k.publish(b, false)
 }
 
 // expire releases the messages of a wait that is over.
@@ -143,24 +170,19 @@ func (k *Keeper) end(w *wait) {
 	w.timer.Stop()
 	delete(k.waits, w.sender)
 	for _, m := range w.messages {
-		if k.missing[m.platform] == w {
-			delete(k.missing, m.platform)
+		if m.missing {
+			k.done.Put(name{w.sender, m.platform}, true)
 		}
 	}
 }
 
-// add records that a message has come, in its place if it was missing.
-func (w *wait) add(platform string, m *bus.InboundMessage) {
-	if m == nil {
-		return
+// find returns the message with the platform's id, or nil.
+func (w *wait) find(platform string) *message {
+	i := slices.IndexFunc(w.messages, func(m message) bool { return m.platform == platform })
+	if i < 0 {
+		return nil
 	}
-	i := slices.IndexFunc(w.messages, func(o message) bool { return o.platform == platform })
-	switch {
-	case i >= 0:
-		w.messages[i].id = m.ID
-	case len(w.messages) < maxMessages:
-		w.messages = append(w.messages, message{platform, m.ID})
-	}
+	return &w.messages[i]
 }
 
 // release returns the held messages of the sender in the order in which they came first. It is the

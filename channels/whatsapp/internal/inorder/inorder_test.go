@@ -46,8 +46,8 @@ func inBubble(t *testing.T, test func(f *fixture)) {
 
 // say publishes a message whose text is the platform's id.
 func (f *fixture) say(s inorder.Sender, id string) error {
-	return f.Publish(id, &bus.InboundMessage{ID: s.ID + "/" + id, Text: id,
-		From: bus.Address{Chat: s.Chat}, Sender: bus.Sender{ID: s.ID}})
+	return f.Publish(id, bus.InboundMessage{ID: s.ID + "/" + id, Text: id,
+		From: bus.Address{Chat: s.Chat}, Sender: bus.Sender{ID: s.ID}}, id == "urgent")
 }
 
 func (f *fixture) want(ids ...string) {
@@ -90,13 +90,45 @@ func TestOrder(t *testing.T) {
 func TestOthers(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		eve, group := inorder.Sender{Chat: "chat", ID: "eve"}, inorder.Sender{Chat: "group", ID: "ann"}
+		f.Await(eve, "1")
 		f.Await(ann, "1")
 		f.say(ann, "2")
 		f.say(eve, "1")
+		if err := f.Skip(group, "1"); err != nil {
+			t.Fatal(err)
+		}
 		f.say(group, "3")
 		f.want("1", "3")
 		f.say(ann, "1")
 		f.want("1", "3", "1", "2")
+	})
+}
+
+// A message is not waited for again if a further copy of it can't be decrypted.
+func TestCopies(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.Await(ann, "1")
+		f.say(ann, "1")
+		f.Await(ann, "1")
+		f.say(ann, "2")
+		f.Await(ann, "3")
+		time.Sleep(limit)
+		f.Await(ann, "3")
+		f.say(ann, "4")
+		f.want("1", "2", "4")
+	})
+}
+
+// An urgent message waits for no other, and comes after the held ones.
+func TestUrgent(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.Await(ann, "1")
+		f.say(ann, "2")
+		f.say(ann, "urgent")
+		f.want("2", "urgent")
+		f.say(ann, "3")
+		f.say(ann, "1")
+		f.want("2", "urgent", "3", "1")
 	})
 }
 
@@ -105,14 +137,15 @@ func TestNothing(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.Await(ann, "1")
 		f.say(ann, "2")
-		if err := f.Publish("0", nil); err != nil {
-			t.Fatal(err)
+		for _, id := range []string{"0", "1"} {
+			f.want()
+			if err := f.Skip(ann, id); err != nil {
+				t.Fatal(err)
+			}
 		}
-		f.want()
-		if err := f.Publish("1", nil); err != nil {
-			t.Fatal(err)
+		if f.want("2"); f.Waits() {
+			t.Error("it still waits")
 		}
-		f.want("2")
 	})
 }
 

@@ -109,7 +109,7 @@ var imports = map[string]string{
 		"channels/whatsapp/internal/sessionlock",
 	"channels/whatsapp/whatsapptest": "channels channels/channeltest/notifier channels/whatsapp " +
 		"channels/whatsapp/internal/mute channels/whatsapp/internal/sessionlock",
-	"channels/whatsapp/internal/inorder":     "bus channels",
+	"channels/whatsapp/internal/inorder":     "bus channels channels/recent",
 	"channels/whatsapp/internal/mute":        "",
 	"channels/whatsapp/internal/sessionlock": "",
 	"channels/terminal":                      "bus channels channels/terminal/screen",

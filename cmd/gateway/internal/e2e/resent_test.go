@@ -18,6 +18,9 @@ func onWhatsAppOnly(t *testing.T) (*world, *scene) {
 	return w, &scene{chatPlatform: o, t: t, name: "whatsapp", w: w}
 }
 
+// late is logged when messages have waited in vain.
+const late = "a message can't be decrypted; newer ones no longer wait for it"
+
 // TestMessageSentAgain checks that a message that can't be decrypted is answered before the later
 // ones of its sender if their phone sends it again soon.
 func TestMessageSentAgain(t *testing.T) {
@@ -27,7 +30,6 @@ func TestMessageSentAgain(t *testing.T) {
 	p := w.start()
 	p.ready()
 	s.ask("hello", "you said hello")
-	const late = "a message can't be decrypted; newer ones no longer wait for it"
 	for try := range 5 {
 		before, gaveUp := len(s.direct()), p.logged(late)
 		resend := o.Damage()
@@ -77,5 +79,59 @@ func TestKillWhileHeld(t *testing.T) {
 		t.Errorf("Ann reads %q, want %q", got, want)
 	}
 	s.rows(0, "inbox WHERE state = 'held'")
+	p.stop()
+}
+
+// TestStopWhileHeld checks that /stop does not wait for a missing message.
+func TestStopWhileHeld(t *testing.T) {
+	t.Parallel()
+	w, s := onWhatsAppOnly(t)
+	o := s.chatPlatform.(*onWhatsApp)
+	p := w.start()
+	p.ready()
+	s.ask("hello", "you said hello")
+	for try := 1; ; try++ {
+		before, gaveUp := len(s.direct()), p.logged(late)
+		resend := o.Damage()
+		s.say(fmt.Sprint("message ", try))
+		s.until("the request for the message", func() bool { return o.Pending() == 0 })
+		s.say("/stop")
+		s.until("the answer", func() bool { return len(s.direct()) > before })
+		waited := p.logged(late) > gaveUp
+		resend()
+		s.hear(fmt.Sprint("you said message ", try))
+		if !waited {
+			break
+		}
+		if try == 5 { // the machine may have stood still for once
+			t.Fatal("/stop waits for the missing message")
+		}
+	}
+	p.stop()
+}
+
+// TestForgetWhileHeld checks that a held message is forgotten with the rest of its chat.
+func TestForgetWhileHeld(t *testing.T) {
+	t.Parallel()
+	w, s := onWhatsAppOnly(t)
+	o := s.chatPlatform.(*onWhatsApp)
+	p := w.start()
+	p.ready()
+	s.ask("hello", "you said hello")
+	o.Damage()
+	s.say("one")
+	s.until("the request for the message", func() bool { return o.Pending() == 0 })
+	s.say("two")
+	s.rows(2, "inbox WHERE TRUE") // with the first one
+	p.kill()
+	if out, err := w.gateway("memory", "forget", "1", "--yes"); err != nil {
+		t.Fatal(out, err)
+	}
+	p = w.start()
+	p.ready()
+	s.ask("three", "you said three")
+	if got := s.direct(); has(got, "you said two") {
+		t.Errorf("Ann reads %q, and one of them is the answer to a forgotten message", got)
+	}
 	p.stop()
 }
