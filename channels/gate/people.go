@@ -143,7 +143,8 @@ func (People) removePairing(tx *store.Tx, code string, now time.Time) (pairing P
 	return pairing, err
 }
 
-// add stores a new person with an identity, and sets p.ID if it is 0.
+// add stores a new person with an identity, and sets p.ID if it is 0. A request of theirs is no
+// longer pending: otherwise its approval would make them yet another person.
 func (People) add(tx *store.Tx, p *Person, chat string, now time.Time) error {
 	id := sql.NullInt64{Int64: p.ID, Valid: p.ID != 0}
 	err := tx.QueryRow(`INSERT INTO people (id, name, role, created_ms) VALUES ($1, $2, $3, $4)
@@ -154,6 +155,9 @@ func (People) add(tx *store.Tx, p *Person, chat string, now time.Time) error {
 	_, err = tx.Exec(`INSERT INTO identities (account, sender, person, chat) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (account, sender) DO UPDATE SET person = excluded.person, chat = excluded.chat`,
 		p.Account, p.Sender, p.ID, chat)
+	if err == nil {
+		_, err = tx.Exec("DELETE FROM pairings WHERE account = $1 AND sender = $2", p.Account, p.Sender)
+	}
 	return err
 }
 

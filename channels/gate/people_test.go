@@ -95,6 +95,20 @@ func TestPairing(t *testing.T) {
 	})
 }
 
+// A stranger who becomes an owner by the configuration keeps their number, because their code is no
+// longer valid.
+func TestCodeOfOwner(t *testing.T) {
+	atDoor(t, func(d *gateFixture) {
+		code := d.ask("ann")
+		owned := pairing
+		owned.Owners = []string{"ann"}
+		d.publish(owned, message("1", "ann", "now"))
+		if _, _, err := d.approve(code); !errors.Is(err, gate.ErrNoPairing) {
+			d.t.Errorf("Approve = %v, want ErrNoPairing", err)
+		}
+	})
+}
+
 // An approval by another process takes effect within a second.
 func TestApprovalIsNoticed(t *testing.T) {
 	atDoor(t, func(d *gateFixture) {
