@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
+	"time"
 
 	"gateway/bus"
 	"gateway/channels"
@@ -86,10 +87,11 @@ func TestUnansweredOnce(t *testing.T) {
 }
 
 // TestHold checks that held messages reach the inbox when a batch releases them, in the order that
-// it says. What is not for the agent, or not admitted, does not wait.
+// it says. The gate holds no message that it refuses or stores as context.
 func TestHold(t *testing.T) {
 	atDoor(t, func(d *gateFixture) {
-		p := gate.Policy{Access: gate.ByList, Allow: []string{"ann"}, PerMinute: 9}
+		p := gate.Policy{Access: gate.ByList, Allow: []string{"ann"}, PerMinute: 9,
+			Groups: []string{"listed"}}
 		in := d.gate.Intake("tg", p)
 		publish := func(b channels.Batch) {
 			if err := in.Publish(d.t.Context(), b); err != nil {
@@ -102,7 +104,13 @@ func TestHold(t *testing.T) {
 		publish(hold(message("2", "ann", "two")))
 		publish(hold(message("2", "ann", "two"))) // again
 		publish(hold(message("9", "eve", "hello")))
+		publish(hold(inGroup("listed", false, message("8", "ann", "aside"))))
 		d.wantInbox()
+		room := bus.Address{Account: "tg", Chat: "listed"}
+		aside, err := d.inbox.Ambient(d.db.Read(d.t.Context()), room, 1<<40, time.Now())
+		if err != nil || len(aside) != 1 {
+			d.t.Errorf("%d messages are context, %v; want the one in the group", len(aside), err)
+		}
 		if n := d.gate.Stats("tg").Refused.Load(); n != 1 {
 			d.t.Errorf("%d messages were refused, want Eve's", n)
 		}

@@ -64,8 +64,8 @@ func (f *file) archive() error {
 	return ErrUnsupported
 }
 
-// isLocked reports whether raw is an encrypted document of Microsoft Office. That is no archive but
-// a file in the older format, which names its parts in UTF-16.
+// isLocked reports whether raw is an encrypted document of Microsoft Office. Such a file is not an
+// archive. It has the older format of Office, which names its parts in UTF-16.
 func isLocked(raw []byte) bool {
 	name := strings.Join(strings.Split("EncryptedPackage", ""), "\x00")
 	return bytes.HasPrefix(raw, []byte("\xd0\xcf\x11\xe0")) && bytes.Contains(raw, []byte(name))

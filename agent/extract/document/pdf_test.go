@@ -43,8 +43,7 @@ func TestPDFErrors(t *testing.T) {
 	}
 }
 
-// The data of an image within the content of a page is no text, whatever bytes it has. Two streams
-// may have the content of a page.
+// The content of a page may have the data of an image. No byte of it is read as text.
 func TestPDFInlineImages(t *testing.T) {
 	for name, data := range map[string]string{
 		"string": "\x00\xff(\x80", "end of a string": ")\\", "hex": "<zz>", "dictionary": "<< >> ]",

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// word reads a Word document, its notes, and what is at the top and the bottom of its pages, such
-// as the number of an invoice.
+// word reads a Word document with its notes, headers and footers. A header or a footer may have the
+// number of an invoice.
 func (a *archive) word() error {
 	text := &wordText{sink: a.out, styles: a.wordStyles()}
 	if err := a.xml("word/document.xml", text.handle); err != nil {

@@ -1,7 +1,7 @@
-// Package inorder keeps the order of each sender's messages while one of them is missing.
+// Package inorder keeps each sender's messages in order while one of them is missing.
 //
-// A message that can't be decrypted is missing: its sender's phone sends it again, which takes a
-// moment. A [Keeper] has the sender's later messages held until then.
+// A message is missing if it can't be decrypted. Its sender's phone sends it again, which takes a
+// moment. Until then a [Keeper] holds the sender's later messages.
 package inorder
 
 import (
@@ -22,7 +22,7 @@ type Sender struct{ Chat, ID string }
 const (
 	maxSenders  = 1000 // with a missing message
 	maxMessages = 256  // of a sender
-	maxDone     = 1000 // messages that are no longer missing
+	maxDone     = 1000 // messages that have come, or were given up
 )
 
 // A Keeper holds messages back while an earlier one of their sender is missing. Its methods are
@@ -30,7 +30,7 @@ const (
 type Keeper struct {
 	limit   time.Duration
 	publish func(b channels.Batch, late bool) error
-	done    *recent.Map[name, bool] // messages that are no longer missing
+	done    *recent.Map[name, bool] // messages that have come, or were given up
 
 	mu    sync.Mutex // also held during publish, so batches keep their order
 	waits map[Sender]*wait
@@ -42,7 +42,7 @@ type name struct {
 	id     string
 }
 
-// A wait holds the messages of a sender, of which at least one is missing.
+// A wait knows the messages of a sender who has a missing one.
 type wait struct {
 	sender   Sender
 	messages []message // in the order in which they came first
