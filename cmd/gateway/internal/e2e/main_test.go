@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"cmp"
-	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -11,12 +10,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/rogpeppe/go-internal/testscript"
 	"go.mau.fi/whatsmeow"
 
 	"gateway/channels/whatsapp/whatsapptest"
 	"gateway/cmd/gateway/internal/app"
-	"gateway/cmd/gateway/internal/cli"
 )
 
 // long selects the long variants of the tests. The script .ci/run sets it.
@@ -56,22 +53,18 @@ func thrifty() []string {
 // collections, in percent.
 const thriftyGC = 400
 
-// TestMain lets scripts run the test binary as "gateway". That gateway accepts the key of the
-// fake WhatsApp instead of the real one.
+// TestMain runs the tests. Gateways in this process accept the key of the fake WhatsApp instead of
+// the real one.
 func TestMain(m *testing.M) {
 	if code, ours := app.RunHelper(); ours {
 		os.Exit(code)
 	}
 	whatsmeow.WACertPubKey = whatsapptest.RootKey
-	testscript.Main(tidy{m}, map[string]func(){
-		"gateway": func() { os.Exit(cli.Main(context.Background())) },
-	})
+	os.Exit(run(m))
 }
 
-// tidy runs the tests and then removes the files of [buildBinary].
-type tidy struct{ *testing.M }
-
-func (m tidy) Run() int {
+// run runs the tests and then removes the files of [buildBinary].
+func run(m *testing.M) int {
 	defer os.RemoveAll(buildDir)
 	// Most of these tests wait for time to pass or for processes to start. The flag -parallel is
 	// parsed later and overrides this value.
@@ -85,7 +78,7 @@ func (m tidy) Run() int {
 	if err := os.Setenv("TEST_SECRET", secretEnv); err != nil {
 		panic(err)
 	}
-	return m.M.Run()
+	return m.Run()
 }
 
 // concurrentTests runs subtests concurrently, without Parallel. Subtests that call Parallel would

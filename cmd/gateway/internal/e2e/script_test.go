@@ -21,10 +21,10 @@ import (
 	"gateway/store"
 )
 
-// TestScript runs the scripts of testdata/script. Each script has its own fake Telegram, at
-// $TELEGRAM with the bot token $TOKEN, and its own fake model, at $MODEL, that follows all orders
-// (see followOrders). $GATEWAY_HOME does not exist at the beginning. There are these commands in
-// addition to those of package testscript:
+// TestScript runs the scripts of testdata/script. In a script, "gateway" is the program of
+// [buildBinary]. Each script has its own fake Telegram, at $TELEGRAM with the bot token $TOKEN, and
+// its own fake model, at $MODEL, that follows all orders (see followOrders). $GATEWAY_HOME does not
+// exist at the beginning. There are these commands in addition to those of package testscript:
 //
 //	say CHAT TEXT         a person writes to the bot; CHAT is also the person's id
 //	hear CHAT REGEXP      waits until a message of the bot there matches; sets $1 to the first group
@@ -73,6 +73,10 @@ func (scriptRunner) Verbose() bool { return testing.Verbose() }
 type telegramKey struct{}
 
 func setUpScript(env *testscript.Env) error {
+	program, err := buildBinary()
+	if err != nil {
+		return err
+	}
 	telegram := telegramtest.New(testToken, nil)
 	url, err := telegram.Start(context.Background())
 	if err != nil {
@@ -84,8 +88,9 @@ func setUpScript(env *testscript.Env) error {
 	env.Values[telegramKey{}] = telegram
 	home := env.WorkDir + "/home"
 	env.Vars = append(append(env.Vars, thrifty()...), "HOME="+home, "GATEWAY_HOME="+home,
+		"PATH="+filepath.Dir(program)+string(os.PathListSeparator)+os.Getenv("PATH"),
 		"GATEWAY_HTTP__LISTEN=", "GATEWAY_EXEC__SANDBOX=off", "TELEGRAM="+url,
-		"TOKEN="+testToken, "MODEL="+model.URL, "GORACE="+os.Getenv("GORACE"))
+		"TOKEN="+testToken, "MODEL="+model.URL)
 	return nil
 }
 
