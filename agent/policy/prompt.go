@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"gateway/store/plainjson"
 )
 
 // maxShown is the length of the longest part of a call that a prompt shows completely, in bytes.
@@ -17,6 +19,7 @@ const maxShown = 3000
 // Prompt describes c, as Markdown, for the person who approves it: the exact effect of the call. It
 // makes invisible characters visible. If it leaves out a part, the text says so.
 func (c Call) Prompt() string {
+	c.Args = readable(c.Args)
 	if len(c.Argv) > 0 {
 		short, long := otherArguments(c.Args)
 		return fmt.Sprintf("`%s` wants to run%s:\n%s%s", c.Tool, short,
@@ -53,6 +56,17 @@ func (c Call) files() string {
 	return "\nwith these files as they are now:\n" + list + unknown
 }
 
+// readable returns args without escapes: package json writes & in a URL as \u0026.
+func readable(args json.RawMessage) json.RawMessage {
+	d := json.NewDecoder(bytes.NewReader(args))
+	d.UseNumber()
+	var v any
+	if d.Decode(&v) != nil {
+		return args
+	}
+	return json.RawMessage(plainjson.Text(v))
+}
+
 // arguments separates the arguments of a call: short ones, and texts of several lines, which are
 // easier to read outside of JSON.
 func arguments(args json.RawMessage) (short json.RawMessage, long map[string]string) {
@@ -69,9 +83,9 @@ func arguments(args json.RawMessage) (short json.RawMessage, long map[string]str
 		}
 	}
 	if len(long) == 0 {
-		return args, nil // in its own order
+		return args, nil
 	}
-	short, err := json.Marshal(fields)
+	short, err := plainjson.Marshal(fields)
 	if err != nil {
 		return args, nil
 	}

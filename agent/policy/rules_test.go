@@ -166,7 +166,7 @@ func TestPrompt(t *testing.T) {
 		{"fence", []string{"sh", "-c", "```\nfree"},
 			"`exec` wants to run:\n````\na shell, sh, with the script:\n```\nfree\n````"},
 		{"arguments", nil,
-			"`exec` wants to run with:\n```\n{\n  \"url\": \"https://example.com/\\u202egpj\"\n}\n```"},
+			"`exec` wants to run with:\n```\n{\n  \"url\": \"https://example.com/⟨U+202E⟩gpj\"\n}\n```"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			args := args
@@ -190,6 +190,34 @@ func TestPromptOfText(t *testing.T) {
 		"and with this as `content`:\n````\none\n```\n⟨U+001B⟩\n````"
 	if got := (Call{Tool: "write_file", Args: args}).Prompt(); got != want {
 		t.Errorf("Prompt = %q, want %q", got, want)
+	}
+}
+
+// Package json escapes the arguments of a call for HTML. People must not have to read that.
+func TestPromptWithoutEscapes(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		args map[string]string
+		argv []string
+		want string
+	}{
+		{"address", map[string]string{"url": "https://example.org/?a=1&b=<2>"}, nil,
+			`"url": "https://example.org/?a=1&b=<2>"`},
+		{"address beside a text", map[string]string{"url": "a&b", "body": "x\n<y>"}, nil,
+			`"url": "a&b"`},
+		{"input", map[string]string{"text": "a && b > c"}, []string{"sh"}, `text: "a && b > c"`},
+		{"a text that looks like an escape", map[string]string{"x": `\u0026`}, nil,
+			`"x": "\\u0026"`},
+	} {
+		args, err := json.Marshal(test.args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := Call{Tool: "x", Argv: test.argv, Args: args}.Prompt()
+		if !strings.Contains(got, test.want) {
+			t.Errorf("%s: Prompt = %q, want %q in it", test.name, got, test.want)
+		}
 	}
 }
 

@@ -56,7 +56,7 @@ var imports = map[string]string{
 	"agent/extract":  "agent/extract/document agent/extract/picture agent/tools/shell/sandbox",
 	"agent/guard":    "store/plaintext",
 	"agent/persona":  "bus",
-	"agent/policy":   "store bus",
+	"agent/policy":   "store store/plainjson bus",
 	"agent/audit":    "store store/plaintext bus",
 	"agent/activity": "agent/llm",
 	"agent/background": "store store/fault store/plainjson store/plaintext bus memory " +
