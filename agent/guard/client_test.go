@@ -276,6 +276,44 @@ func TestDial(t *testing.T) {
 	}
 }
 
+// A machine may have no working IPv6, and a host more addresses of it than are tried.
+func TestDialBothFamilies(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	broken, works := netip.MustParseAddr("::1"), netip.MustParseAddr("127.0.0.1")
+	g := New(&Options{
+		Allow:    []netip.Prefix{netip.PrefixFrom(broken, 128), netip.PrefixFrom(works, 32)},
+		Ports:    []int{l.Addr().(*net.TCPAddr).Port},
+		Resolver: fixed{broken, broken, broken, broken, broken, broken, works},
+	})
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	conn, err := g.DialContext(t.Context(), "tcp", "x.test:"+port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+}
+
+func TestAlternate(t *testing.T) {
+	for in, want := range map[string]string{
+		"1.1.1.1":                   "1.1.1.1",
+		"2::1 2::2 2::3 1.1.1.1":    "2::1 1.1.1.1 2::2 2::3",
+		"2::1 1.1.1.1 1.1.1.2":      "2::1 1.1.1.1 1.1.1.2",
+		"1.1.1.1 1.1.1.2 2::1 2::2": "1.1.1.1 2::1 1.1.1.2 2::2",
+	} {
+		var addrs []netip.Addr
+		for _, a := range strings.Fields(in) {
+			addrs = append(addrs, netip.MustParseAddr(a))
+		}
+		if got := fmt.Sprint(alternate(addrs)); got != "["+want+"]" {
+			t.Errorf("alternate(%s) = %s, want %s", in, got, want)
+		}
+	}
+}
+
 // TestCredentials checks that credentials are sent only to the site for which they were set. They
 // are also removed if a redirect to another site comes back.
 func TestCredentials(t *testing.T) {

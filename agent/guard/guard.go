@@ -111,6 +111,7 @@ func (g *Guard) DialContext(ctx context.Context, network, address string) (net.C
 	if err != nil {
 		return nil, err
 	}
+	addrs = alternate(addrs)
 	addrs = addrs[:min(len(addrs), maxDials)]
 	dialer := net.Dialer{Timeout: connectTime / time.Duration(len(addrs))}
 	var errs []error
@@ -122,6 +123,23 @@ func (g *Guard) DialContext(ctx context.Context, network, address string) (net.C
 		errs = append(errs, err)
 	}
 	return nil, errors.Join(errs...)
+}
+
+// alternate returns addrs with IPv4 and IPv6 by turns. On a machine only one of them may work, and
+// many hosts have more addresses of one kind than are tried.
+func alternate(addrs []netip.Addr) (list []netip.Addr) {
+	var other []netip.Addr
+	for _, a := range addrs {
+		if a.Is4() == addrs[0].Is4() {
+			list = append(list, a)
+		} else {
+			other = append(other, a)
+		}
+	}
+	for i, a := range other {
+		list = slices.Insert(list, min(2*i+1, len(list)), a)
+	}
+	return list
 }
 
 // resolve returns the addresses of the host in address, at least one. It returns an error if one of
