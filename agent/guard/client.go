@@ -102,6 +102,20 @@ func origin(u *url.URL) string {
 	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
 }
 
+// compressions are the content codings that a server may use unasked.
+var compressions = []string{"gzip", "x-gzip", "compress", "x-compress", "deflate", "br", "zstd"}
+
+// Compression returns the content coding in which the body of a response still is, or "". Some
+// servers write other words into the header, such as "UTF-8" or "aws-chunked", which mean nothing.
+func Compression(resp *http.Response) string {
+	for word := range strings.SplitSeq(resp.Header.Get("Content-Encoding"), ",") {
+		if word = strings.ToLower(strings.TrimSpace(word)); slices.Contains(compressions, word) {
+			return word
+		}
+	}
+	return ""
+}
+
 // ErrTooLarge reports that a body is longer than the limit.
 var ErrTooLarge = errors.New("the answer is too large")
 
@@ -112,10 +126,8 @@ var ErrTooLarge = errors.New("the answer is too large")
 func ReadBody(resp *http.Response, limit int64) ([]byte, error) {
 	// The data was checked when it was read; an error of Close does not matter.
 	defer func() { _ = resp.Body.Close() }()
-	switch encoding := strings.ToLower(resp.Header.Get("Content-Encoding")); encoding {
-	case "", "identity":
-	default:
-		return nil, fmt.Errorf("the answer is compressed as %.20q, which was not asked for", encoding)
+	if c := Compression(resp); c != "" {
+		return nil, fmt.Errorf("the answer is compressed as %q, which was not asked for", c)
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	if int64(len(body)) > limit {

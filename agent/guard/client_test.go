@@ -407,6 +407,12 @@ func TestReadBody(t *testing.T) {
 			t.Errorf("%s = %d bytes, %v; want the first MiB and ErrTooLarge", path, len(body), err)
 		}
 	}
+	for _, word := range []string{"identity", "UTF-8", "none", "aws-chunked"} { // no compression
+		send("/"+word, word, []byte("xxxx"))
+		if body, err := w.get(c, w.url("public.test", "/"+word)); err != nil || body != "xxxx" {
+			t.Errorf("Content-Encoding %s: %q, %v", word, body, err)
+		}
+	}
 	if body, err := w.get(c, w.url("public.test", "/exact")); err != nil || len(body) != 1<<20 {
 		t.Errorf("/exact = %d bytes, %v; want a MiB", len(body), err)
 	}

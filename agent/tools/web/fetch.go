@@ -125,7 +125,7 @@ func load(resp *http.Response) (*page, error) {
 		return nil, err
 	}
 	p.kind = document.Type(first, path.Base(p.url.Path))
-	if len(first) > 0 && !p.readable() && resp.Header.Get("Content-Encoding") == "" {
+	if len(first) > 0 && !p.readable() && guard.Compression(resp) == "" {
 		return p, nil
 	}
 	// The reader has taken the first bytes from the body, so ReadBody must read through it.

@@ -149,6 +149,13 @@ func TestFetchText(t *testing.T) {
 				tt.path, err, got.Foreign, got.Text, want)
 		}
 	}
+	s.mux.HandleFunc("/sound", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "aws-chunked") // means nothing
+		_, _ = io.WriteString(w, "ID3\x04\x00\x00\x00\x00\x00\x00")
+	})
+	if got, err := s.fetch("/sound"); err != nil || !strings.Contains(got.Text, "(not loaded: ") {
+		t.Errorf("sound = %q, %v", got.Text, err)
+	}
 	got, err := s.fetch("/page", "raw", true)
 	const source = "\n\n<title>A <b>\ntitle</title><p>Hello, <b>you</b>.</p>"
 	if err != nil || !strings.HasSuffix(got.Text, source) {
