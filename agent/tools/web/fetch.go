@@ -232,7 +232,11 @@ func (f *fetcher) markdown(ctx context.Context, c tool.Call, p *page) (
 	if err != nil {
 		return "", "", fmt.Errorf("the page can't be converted: %w; raw: true gives its source", err)
 	}
-	return title, string(data), nil
+	if text = visible(string(data)); strings.TrimSpace(text) == "" {
+		text = "(there is no text in the page; perhaps scripts make it, and they are not run; " +
+			"raw: true gives its source)"
+	}
+	return title, text, nil
 }
 
 // shorten cuts text to at most most characters and says so at the end.

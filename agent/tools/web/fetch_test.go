@@ -126,6 +126,10 @@ func TestFetchText(t *testing.T) {
 		"<rss><title>\xcf\xf0\xe8</title></rss>")
 	s.serve("/escaped", "text/html", "<meta charset=iso-2022-jp><p>\x1b$B$\"\x1b(B")
 	s.serve("/empty", "text/html", "")
+	s.serve("/scripts", "text/html", "<title>App</title><div id=app></div><script>run()</script>"+
+		"<noscript>needs scripts</noscript>")
+	s.serve("/moved", "text/html", `<meta http-equiv=Refresh content="0;URL='page?a=1&amp;b#c'">`)
+	s.serve("/news", "text/html", `<meta http-equiv=refresh content="300; /news"><p>News`)
 	s.mux.Handle("/old", http.RedirectHandler("/page", http.StatusMovedPermanently))
 	for _, tt := range []struct{ path, at, want string }{
 		{"/page", "/page", "Title: A <b> title\n\nHello, **you**."},
@@ -141,6 +145,10 @@ func TestFetchText(t *testing.T) {
 			"<rss><title>При</title></rss>"},
 		{"/escaped", "/escaped", "\nあ"},
 		{"/empty", "/empty", "\n(the page is empty)"},
+		{"/scripts", "/scripts", "Title: App\n\n(there is no text in the page; perhaps scripts make " +
+			"it, and they are not run; raw: true gives its source)"},
+		{"/moved", "/moved", "\n[the page sends browsers on to " + s.url + "/page?a=1&b#c]"},
+		{"/news", "/news", "\nNews"},
 	} {
 		got, err := s.fetch(tt.path)
 		want := "URL: " + s.url + tt.at + "\n" + tt.want

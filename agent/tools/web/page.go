@@ -76,6 +76,9 @@ func markdown(source string, at *url.URL) (title, text string, err error) {
 		return "", "", errors.New("its structure is too odd")
 	}
 	text = string(out)
+	if pr.next != "" {
+		text += "\n\n[the page sends browsers on to " + pr.next + "]"
+	}
 	if pr.cut || !whole {
 		text += "\n\n[the page is larger than what can be converted; the rest was left out]"
 	}

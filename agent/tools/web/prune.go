@@ -26,18 +26,26 @@ const (
 // A pruner removes the parts of a page that nobody reads: scripts, controls, comments, and hidden
 // elements.
 type pruner struct {
+	url   *url.URL
 	base  *url.URL // base URL of links
 	title string
-	nodes int  // number of nodes that are left
-	text  int  // bytes of text that are left, without white space
-	cut   bool // something was removed because of a limit
+	next  string // URL to which the page sends browsers, or ""
+	nodes int    // number of nodes that are left
+	text  int    // bytes of text that are left, without white space
+	cut   bool   // something was removed because of a limit
 }
 
-func newPruner(at *url.URL) *pruner { return &pruner{base: at} }
+func newPruner(at *url.URL) *pruner { return &pruner{url: at, base: at} }
+
+// redirection matches what a page says instead of a redirect, such as "0; url=/new".
+var redirection = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)^\s*[0-9.]+[;,\s]\s*(?:url\s*=\s*)?["']?([^"'\s]+)`)
+})
 
 // prune prunes the whole document.
 func (p *pruner) prune(doc *html.Node) {
 	// The base is needed before the first link is resolved.
+	refresh := ""
 	for n := range doc.Descendants() {
 		switch {
 		case n.DataAtom == atom.Base && attr(n, "href") != "":
@@ -46,6 +54,14 @@ func (p *pruner) prune(doc *html.Node) {
 			}
 		case n.DataAtom == atom.Title && p.title == "" && n.Namespace == "":
 			p.title = outerText(n)
+		case n.DataAtom == atom.Meta && strings.EqualFold(attr(n, "http-equiv"), "refresh"):
+			refresh = attr(n, "content")
+		}
+	}
+	// Some pages only load themselves again.
+	if m := redirection().FindStringSubmatch(refresh); m != nil {
+		if p.next = p.link(m[1]); p.next == p.url.String() {
+			p.next = ""
 		}
 	}
 	p.children(doc, 0, 0)
