@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/text/unicode/norm"
+
 	"gateway/agent/tool"
 	"gateway/store/plaintext"
 )
@@ -102,6 +104,7 @@ func applyEdit(text string, e edit) (string, []int, error) {
 		e.OldText = strings.ReplaceAll(e.OldText, "\n", "\r\n")
 		e.NewText = strings.ReplaceAll(e.NewText, "\n", "\r\n")
 	}
+	e = e.normalized(text)
 	at := occurrences(text, e.OldText, e.All)
 	switch {
 	case len(at) == 0:
@@ -123,6 +126,20 @@ func applyEdit(text string, e edit) (string, []int, error) {
 		return strings.ReplaceAll(text, e.OldText, e.NewText), lines, nil
 	}
 	return text[:at[0]] + e.NewText + text[at[0]+len(e.OldText):], lines, nil
+}
+
+// normalized returns e in the Unicode normal form of text, if only that makes its old text occur.
+// The model can't see whether accents are characters of their own.
+func (e edit) normalized(text string) edit {
+	if isASCII(e.OldText) || strings.Contains(text, e.OldText) {
+		return e
+	}
+	for _, form := range []norm.Form{norm.NFC, norm.NFD} {
+		if old := form.String(e.OldText); strings.Contains(text, old) {
+			return edit{old, form.String(e.NewText), e.All}
+		}
+	}
+	return e
 }
 
 // maxListed is the number of places that are listed.

@@ -44,6 +44,12 @@ func TestEditFile(t *testing.T) {
 		{"CRLF in a line", "a\r\nb\r\n", []any{"old_text", "b", "new_text", "c\nd"},
 			"a\r\nc\r\nd\r\n", "changed"},
 		{"byte order mark", "\ufeffa\n", []any{"old_text", "a", "new_text", "b"}, "\ufeffb\n", "changed"},
+		{"separate accents", "cafe\u0301 1\n", []any{"old_text", "café 1", "new_text", "café ü"},
+			"cafe\u0301 u\u0308\n", "changed"},
+		{"joined accents", "café 1\n", []any{"old_text", "cafe\u0301 1", "new_text", "2"}, "2\n",
+			"changed"},
+		{"both accents", "café\ncafe\u0301\n", []any{"old_text", "café", "new_text", "x"},
+			"x\ncafe\u0301\n", "line 1"},
 		{"not text", "a\xffb", []any{"old_text", "a", "new_text", "b"}, "a\xffb", "not UTF-8"},
 	}
 	for _, tt := range tests {

@@ -3,6 +3,8 @@ package files
 import (
 	"errors"
 	"strings"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // maxCompared is the number of lines of files that are compared with a patch. A long line counts
@@ -20,7 +22,7 @@ var errTooLong = errors.New("takes too long to find: the file is long, and the p
 // A finder finds the places of hunks in a file.
 type finder struct {
 	lines []string // of the file, without line breaks
-	bare  []string // the same without white space at the end; nil until they are needed
+	bare  []string // the same after withoutEnds; nil until they are needed
 	work  *int     // what may still be compared: see maxCompared
 }
 
@@ -41,7 +43,7 @@ func withoutBreak(line string) string {
 }
 
 // find returns the indexes, from from on, of the lines where want begins. White space at the ends
-// of lines does not count if trimmed is set.
+// of lines and the Unicode normal form do not count if trimmed is set.
 func (f *finder) find(want []string, from int, trimmed bool) (found []int, err error) {
 	lines := f.lines
 	if trimmed {
@@ -74,11 +76,11 @@ func (f *finder) isSame(line, want string) bool {
 	return line == want
 }
 
-// withoutEnds returns lines without white space at their ends.
+// withoutEnds returns lines without white space at their ends, in one normal form.
 func withoutEnds(lines []string) []string {
 	bare := make([]string, len(lines))
 	for i, l := range lines {
-		bare[i] = strings.TrimRight(l, " \t\r")
+		bare[i] = norm.NFC.String(strings.TrimRight(l, " \t\r"))
 	}
 	return bare
 }

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/bmatcuk/doublestar/v4"
+	"golang.org/x/text/unicode/norm"
 
 	"gateway/agent/tool"
 )
@@ -152,6 +153,12 @@ type globber struct {
 	full  bool
 }
 
+// matches reports whether a pattern matches a path. Their Unicode normalization may differ: see
+// place.normalized.
+func matches(pattern, rel string) bool {
+	return doublestar.MatchUnvalidated(norm.NFC.String(pattern), norm.NFC.String(rel))
+}
+
 // visit adds the entries of a directory that match. It follows a link only to see whether it leads
 // to a directory.
 func (g *globber) visit(ctx context.Context, dir string, entries []fs.DirEntry) {
@@ -161,7 +168,7 @@ func (g *globber) visit(ctx context.Context, dir string, entries []fs.DirEntry) 
 			break
 		}
 		rel := path.Join(dir, e.Name())
-		if !doublestar.MatchUnvalidated(g.pattern, rel) {
+		if !matches(g.pattern, rel) {
 			continue
 		}
 		isDir := e.IsDir()

@@ -39,6 +39,7 @@ func newTree(t testing.TB) *fixture {
 func TestGlob(t *testing.T) {
 	const skipped = "not searched: 1 named .git, unless path leads there"
 	f := newTree(t)
+	f.write(t, "cafe\u0301s/Re\u0301sume\u0301.txt", "x") // as macOS writes accents
 	tests := []struct{ name, args, want string }{
 		{"deep", `pattern=**/*.go`, ".hidden/h.go\na.go\nlink.go\n\"new\\nline.go\"\n" +
 			"src/deep/x_test.go\nsrc/main.go\n\n(" + skipped +
@@ -61,6 +62,9 @@ func TestGlob(t *testing.T) {
 			"src/main.go\n\n(results 2 to 2 of 2)"},
 		{"first", `pattern=**/*.go head_limit=1 path=src`,
 			"src/deep/x_test.go\n\n(results 1 to 1 of 2; more with offset 1)"},
+		{"separate accents", "pattern=café*/*", "cafe\u0301s/Re\u0301sume\u0301.txt\n\n(" +
+			skipped + "; not searched: 1 named node_modules, unless path leads there)"},
+		{"joined accents", "pattern=cafe\u0301s/R*e\u0301.txt", "cafe\u0301s/Re\u0301sume\u0301.txt"},
 		{"nothing", `pattern=*.zzz path=src`, "(nothing matches the pattern)"},
 		{"beyond", `pattern=*.go path=src offset=5`, "there are only 2 results"},
 		{"bad", `pattern=[`, "not a valid pattern"},

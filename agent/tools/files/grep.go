@@ -12,8 +12,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/bmatcuk/doublestar/v4"
-
 	"gateway/agent/tool"
 )
 
@@ -230,6 +228,6 @@ func (g *gatherer) visit(ctx context.Context, dir string, entries []fs.DirEntry)
 
 func (g *gatherer) wants(rel string) bool {
 	return !slices.ContainsFunc(g.globs, func(pattern string) bool {
-		return !doublestar.MatchUnvalidated(pattern, rel)
-	}) && (g.without == "" || !doublestar.MatchUnvalidated(g.without, rel))
+		return !matches(pattern, rel)
+	}) && (g.without == "" || !matches(g.without, rel))
 }

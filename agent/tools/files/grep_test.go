@@ -17,6 +17,8 @@ func TestGrep(t *testing.T) {
 	f := newTree(t)
 	f.write(t, "text", "one\ntwo\nthree\nfour\nfive\nsix\nseven\n")
 	f.write(t, "crlf", "alpha\r\nbeta\r\n")
+	f.write(t, "mark", "\ufeffalpha\n")
+	f.write(t, "Re\u0301sume\u0301", "x\n")
 	f.write(t, "binary", "needle\x00\n")
 	f.write(t, "large", "needle\n"+strings.Repeat("x", maxSearch))
 	f.write(t, "long", strings.Repeat("ä", 400)+"needle2\n")
@@ -64,6 +66,9 @@ func TestGrep(t *testing.T) {
 		{"line break", []any{"pattern", "two\nthree", "path", "text", "multiline", true},
 			"text:2:two\ntext:3:three"},
 		{"CRLF", pairs("pattern=alpha$ path=crlf"), "crlf:1:alpha"},
+		{"byte order mark", pairs(`pattern=\Aalpha|^beta path=mark multiline=true`), "mark:1:alpha"},
+		{"accents in a name", pairs("pattern=^x$ glob=Ré*"), "Re\u0301sume\u0301:1:x\n\n(" +
+			strings.TrimSuffix(skipped, "; ") + ")"},
 		{"long", pairs("pattern=needle2 path=long"),
 			"long:1:" + strings.Repeat("ä", 250) + " [line cut, 307 bytes more]"},
 		{"other tree", pairs("pattern=package path=docs"), "docs/manual/d.go:1:package docs"},

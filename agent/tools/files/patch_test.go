@@ -43,6 +43,8 @@ func TestApplyPatch(t *testing.T) {
 			map[string]string{"bare": "x\nz"}},
 		{"white space", begin + "*** Update File: spaces\n@@\n x\n-y\n+z" + end,
 			map[string]string{"spaces": "x  \nz\n"}},
+		{"accents", begin + "*** Update File: accents\n@@\n café\n-y\n+z" + end,
+			map[string]string{"accents": "cafe\u0301\nz\n"}},
 		{"line numbers", begin + "*** Update File: a\n@@ -1,3 +1,3 @@\n one\n-two\n+2" + end,
 			map[string]string{"a": "one\n2\nthree\nfour\nfive\nsix\n"}},
 		{"no newline", begin + "*** Update File: bare\n@@\n x\n-y\n\\ No newline at end of file\n+z" +
@@ -74,7 +76,7 @@ func newPatchFixture(t *testing.T) *fixture {
 	f := newFixture(t)
 	for name, text := range map[string]string{
 		"a": patchedText, "twice": "x\nz\nx\n", "crlf": "x\r\ny\r\n", "bare": "x\ny",
-		"spaces": "x  \ny\n", "dashes": "-- x\nz\n",
+		"spaces": "x  \ny\n", "dashes": "-- x\nz\n", "accents": "cafe\u0301\ny\n",
 		"code": "func a() {\n\treturn 1\n}\nfunc b() {\n\treturn 1\n}\n",
 	} {
 		f.write(t, name, text)

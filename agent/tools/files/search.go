@@ -175,7 +175,7 @@ func (sc *searcher) read(d folder, name string) []byte {
 		sc.binary++
 		return nil
 	}
-	return withoutCR(text)
+	return withoutCR(bytes.TrimPrefix(text, byteOrderMark)) // which read_file leaves out, too
 }
 
 // withoutCR replaces each "\r\n" in text by "\n", in place.
