@@ -13,6 +13,17 @@ import (
 // remembers the transport and can reconnect.
 func TestSSE(t *testing.T) {
 	t.Parallel()
+	// The library of the official servers in Go answers with 400.
+	for _, status := range []int{http.StatusMethodNotAllowed, http.StatusBadRequest} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			t.Parallel()
+			testSSE(t, status)
+		})
+	}
+}
+
+// testSSE is TestSSE for an endpoint that answers requests of streamable HTTP with a status.
+func testSSE(t *testing.T, status int) {
 	server := testServer(t.TempDir())
 	old := sdk.NewSSEHandler(func(*http.Request) *sdk.Server { return server }, nil)
 	posts := make(chan string, 100)
@@ -22,7 +33,7 @@ func TestSSE(t *testing.T) {
 		}
 		if r.Method == http.MethodPost && r.URL.RawQuery == "" {
 			posts <- r.URL.Path
-			http.Error(w, "what is that?", http.StatusMethodNotAllowed)
+			http.Error(w, "what is that?", status)
 			return
 		}
 		old.ServeHTTP(w, r)

@@ -95,9 +95,11 @@ type connector func() (sdk.Connection, error)
 // Connect implements sdk.Transport.
 func (c connector) Connect(context.Context) (sdk.Connection, error) { return c() }
 
-// lacksEndpoint reports whether err says that there is no endpoint of the transport at the URL.
+// lacksEndpoint reports whether err may mean that there is no endpoint of the transport at the URL.
+// The protocol names these three statuses.
 func lacksEndpoint(err error) bool {
-	return answers(err, http.StatusNotFound) || answers(err, http.StatusMethodNotAllowed)
+	return answers(err, http.StatusNotFound) || answers(err, http.StatusMethodNotAllowed) ||
+		answers(err, http.StatusBadRequest)
 }
 
 // refusesLogin reports whether err says that a request was refused because of its token.
