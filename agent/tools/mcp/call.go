@@ -21,6 +21,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"gateway/agent/tool"
+	"gateway/store/plainjson"
 	"gateway/store/plaintext"
 )
 
@@ -218,7 +219,7 @@ func (b *builder) convert(s Server, r *sdk.CallToolResult) (tool.Result, error) 
 	for _, c := range r.Content {
 		b.content(c)
 	}
-	if data, err := json.Marshal(r.StructuredContent); err == nil && b.lacks(r, data) {
+	if data, err := plainjson.Marshal(r.StructuredContent); err == nil && b.lacks(r, data) {
 		b.add(string(data))
 	}
 	if r.IsError {
@@ -287,10 +288,10 @@ func eachWord(v any, yield func(string) bool) bool {
 	return true
 }
 
-// A builder collects the parts of a result. name is the beginning of the names of its files; prefix
-// is that of the server's tools.
+// A builder collects the parts of a result. name is the beginning of the names of its files; reader
+// is the name of the tool that reads resources, or "".
 type builder struct {
-	name, prefix string
+	name, reader string
 	parts        []string
 	images       []tool.Image
 	files        []tool.File
@@ -317,8 +318,12 @@ func (b *builder) content(c sdk.Content) {
 	case *sdk.EmbeddedResource:
 		b.resource(c.Resource)
 	case *sdk.ResourceLink:
-		b.note("resource %s, %s%s; %sresources may read it", oneLine(c.URI, 500), oneLine(c.Name, 100),
-			annotation(c.Description, c.MIMEType), b.prefix)
+		hint := ""
+		if b.reader != "" {
+			hint = "; " + b.reader + " may read it"
+		}
+		b.note("resource %s, %s%s%s", oneLine(c.URI, 500), oneLine(c.Name, 100),
+			annotation(c.Description, c.MIMEType), hint)
 	default:
 		b.note("a part of an unknown kind: not shown")
 	}

@@ -103,13 +103,18 @@ func (s *toolset) define(c catalog) (tools []tool.Tool, refused []string) {
 			refused = append(refused, "and more")
 		}
 	}
+	reader := "" // tool that reads resources
 	if s.allows("resources") && c.Resources {
-		tools = append(tools, tool.New(s.prefix+"resources", "Lists the resources of the MCP server "+
+		reader = s.prefix + "resources"
+		tools = append(tools, tool.New(reader, "Lists the resources of the MCP server "+
 			s.Name+", or reads one by its URI.", tool.Pure, s.resources))
 	}
 	if s.allows("prompts") && c.Prompts {
 		tools = append(tools, tool.New(s.prefix+"prompts", "Lists the prompts (texts with blanks) of "+
-			"the MCP server "+s.Name+", or gets one filled in.", tool.Pure, s.prompts))
+			"the MCP server "+s.Name+", or gets one filled in.", tool.Pure,
+			func(ctx context.Context, _ tool.Call, args promptsArgs) (tool.Result, error) {
+				return s.prompts(ctx, args, reader)
+			}))
 	}
 	names := s.names(c.Tools)
 	size, seen := 0, make(map[string]bool)
@@ -136,7 +141,7 @@ func (s *toolset) define(c catalog) (tools []tool.Tool, refused []string) {
 		default:
 			seen[d.Name] = true
 			size += len(schema) + len(description)
-			tools = append(tools, s.tool(names[i], description, schema, d))
+			tools = append(tools, s.tool(names[i], reader, description, schema, d))
 		}
 	}
 	if c.More {
@@ -150,12 +155,14 @@ func (s *toolset) define(c catalog) (tools []tool.Tool, refused []string) {
 	return tools, refused
 }
 
-// tool returns the tool that calls d.
-func (s *toolset) tool(name, description string, schema json.RawMessage, d definition) tool.Tool {
+// tool returns the tool that calls d. reader is the name of the tool that reads resources, or "".
+func (s *toolset) tool(
+	name, reader, description string, schema json.RawMessage, d definition,
+) tool.Tool {
 	return tool.Tool{
 		Name: name, Description: description, Schema: schema, Effect: d.effect(),
 		Run: func(ctx context.Context, c tool.Call) (tool.Result, error) {
-			return (&toolCall{s.caller, s.prefix, name, d, c}).run(ctx)
+			return (&toolCall{s.caller, reader, name, d, c}).run(ctx)
 		},
 	}
 }

@@ -165,7 +165,7 @@ func FuzzMend(f *testing.F) {
 			return
 		}
 		s := newServer(Server{Name: "s"}, &Options{Now: time.Now}, []string{"s"})
-		reg, err := tool.NewRegistry(s.toolset.tool("x", "d", got, definition{Name: "x"}))
+		reg, err := tool.NewRegistry(s.toolset.tool("x", "", "d", got, definition{Name: "x"}))
 		if err != nil {
 			t.Fatalf("the registry refuses %s: %v", got, err)
 		}

@@ -270,7 +270,7 @@ const noPerson = "the server asked for input, and the gateway declined, because 
 // A toolCall is one call of a tool, with all questions that the server asks during it.
 type toolCall struct {
 	caller *caller
-	prefix string // of the names of the server's tools
+	reader string // name of the tool that reads resources, or ""
 	name   string
 	d      definition
 	call   tool.Call
@@ -400,7 +400,7 @@ func (x *toolCall) finish(live *liveRequest, q *elicitation, notes []string) (to
 	if len(q.Answers) > 0 && !q.accepted() {
 		notes = append(notes, "the server asked the person for input, and the person gave none")
 	}
-	r, err := (&builder{name: x.name, prefix: x.prefix}).convert(x.caller.Server, live.result)
+	r, err := (&builder{name: x.name, reader: x.reader}).convert(x.caller.Server, live.result)
 	if err != nil {
 		return x.fail(err, notes)
 	}

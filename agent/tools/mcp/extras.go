@@ -38,7 +38,7 @@ func (s *toolset) resources(
 		if err != nil {
 			return err
 		}
-		b := &builder{name: s.prefix + "resources", prefix: s.prefix}
+		b := &builder{name: s.prefix + "resources", reader: s.prefix + "resources"}
 		for _, c := range r.Contents {
 			b.resource(c)
 		}
@@ -78,9 +78,9 @@ type promptsArgs struct {
 }
 
 // prompts implements the tool that lists the server's prompts, or returns the messages of the one
-// with the given name.
+// with the given name. reader is the name of the tool that reads resources, or "".
 func (s *toolset) prompts(
-	ctx context.Context, _ tool.Call, args promptsArgs,
+	ctx context.Context, args promptsArgs, reader string,
 ) (tool.Result, error) {
 	var result tool.Result
 	err := s.caller.use(ctx, tool.Pure, func(ctx context.Context, session *sdk.ClientSession) error {
@@ -94,7 +94,7 @@ func (s *toolset) prompts(
 		if err != nil {
 			return err
 		}
-		b := &builder{name: s.prefix + "prompts", prefix: s.prefix}
+		b := &builder{name: s.prefix + "prompts", reader: reader}
 		for _, m := range r.Messages {
 			if m != nil {
 				b.note("%s:", oneLine(string(m.Role), 20))

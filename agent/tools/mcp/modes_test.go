@@ -202,7 +202,7 @@ func testServer(dir string) *sdk.Server {
 	s.AddTool(&sdk.Tool{Name: "structured", InputSchema: map[string]any{"type": "object"}},
 		func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 			return &sdk.CallToolResult{Content: []sdk.Content{},
-				StructuredContent: map[string]any{"answer": 42}}, nil
+				StructuredContent: map[string]any{"answer": 42, "at": "x?a=1&b=<2>"}}, nil
 		})
 	s.AddTool(&sdk.Tool{Name: "twice", InputSchema: map[string]any{"type": "object"}},
 		func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {

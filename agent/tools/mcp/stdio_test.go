@@ -39,7 +39,7 @@ func TestCalls(t *testing.T) {
 		want string
 	}{
 		{"echo", []any{"text", "hällo\x1b[31m\nworld"}, "hällo[31m\nworld"},
-		{"structured", nil, `{"answer":42}`},
+		{"structured", nil, `{"answer":42,"at":"x?a=1&b=<2>"}`},
 		{"twice", nil, "(picture 1, image/png, 75 bytes)"},
 		// See https://github.com/anomalyco/opencode/issues/38923.
 		{"summary", nil, "2 items\n" + `{"a-1":"first","a-2":"second"}`},
@@ -80,6 +80,19 @@ func TestCalls(t *testing.T) {
 	wantError(t, err, "the MCP server s refuses the call: ")
 	_, err = box.call(t, "mcp_s_prompts", "name", "none")
 	wantError(t, err, "the MCP server s refuses the call: ")
+}
+
+// A result does not send the model to a tool that it does not have.
+func TestLinkWithoutResources(t *testing.T) {
+	t.Parallel()
+	s := self(t, "s", "normal")
+	s.Allow = []string{"mixed"}
+	c, box := run(t, nil, s)
+	awaitState(t, c, Connected)
+	got, err := box.call(t, "mcp_s_mixed")
+	if err != nil || !strings.HasSuffix(got.Text, "\n(resource a://d, d: a link (x/y))") {
+		t.Errorf("mixed = %q, %v", got.Text, err)
+	}
 }
 
 func TestEffects(t *testing.T) {

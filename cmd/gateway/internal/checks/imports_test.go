@@ -85,9 +85,10 @@ var imports = map[string]string{
 	"agent/heartbeat": "store store/plaintext bus memory memory/document session " +
 		"agent/schedule",
 
-	"agent/tools/ask":           "store/plaintext agent/tool",
-	"agent/tools/clock":         "agent/tool",
-	"agent/tools/mcp":           "store/atomicfile store/plaintext bus agent/llm agent/tool",
+	"agent/tools/ask":   "store/plaintext agent/tool",
+	"agent/tools/clock": "agent/tool",
+	"agent/tools/mcp": "store/atomicfile store/plainjson store/plaintext bus agent/llm " +
+		"agent/tool",
 	"agent/mcpserver":           "bus session agent/tool",
 	"agent/tools/shell":         "bus memory agent/tool agent/tools/shell/sandbox",
 	"agent/tools/shell/sandbox": "",
