@@ -154,10 +154,17 @@ type globber struct {
 }
 
 // matches reports whether a pattern matches a path. Their Unicode normalization may differ: see
-// place.normalized.
+// place.normalized. Brackets may also stand for themselves, because frameworks for web pages have
+// names such as "[id]".
 func matches(pattern, rel string) bool {
-	return doublestar.MatchUnvalidated(norm.NFC.String(pattern), norm.NFC.String(rel))
+	pattern, rel = norm.NFC.String(pattern), norm.NFC.String(rel)
+	return doublestar.MatchUnvalidated(pattern, rel) ||
+		strings.Contains(pattern, "[") && strings.Contains(rel, "[") &&
+			doublestar.MatchUnvalidated(plainBrackets.Replace(pattern), rel)
 }
+
+// plainBrackets takes the meaning from the brackets of a pattern. Escapes stay as they are.
+var plainBrackets = strings.NewReplacer(`\\`, `\\`, `\[`, `\[`, `\]`, `\]`, "[", `\[`, "]", `\]`)
 
 // visit adds the entries of a directory that match. It follows a link only to see whether it leads
 // to a directory.

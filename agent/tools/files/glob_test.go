@@ -39,6 +39,7 @@ func newTree(t testing.TB) *fixture {
 func TestGlob(t *testing.T) {
 	const skipped = "not searched: 1 named .git, unless path leads there"
 	f := newTree(t)
+	f.write(t, "src/[id]/[...rest].ts", "x")              // frameworks for web pages use such names
 	f.write(t, "cafe\u0301s/Re\u0301sume\u0301.txt", "x") // as macOS writes accents
 	tests := []struct{ name, args, want string }{
 		{"deep", `pattern=**/*.go`, ".hidden/h.go\na.go\nlink.go\n\"new\\nline.go\"\n" +
@@ -51,9 +52,10 @@ func TestGlob(t *testing.T) {
 		{"path", `pattern=*/*.md path=src`, "src/deep/y.md"},
 		{"absolute", `pattern=` + f.dir + `/src/*.go`, "src/main.go"},
 		{"exact", `pattern=src/main.go`, "src/main.go"},
-		{"directories", `pattern=src/* entry_type=dir`, "src/deep/"},
-		{"directories by nanobot's name", `pattern=src/* entry_type=dirs`, "src/deep/"},
-		{"any", `pattern=src/* entry_type=any`, "src/deep/\nsrc/main.go"},
+		{"directories", `pattern=src/* entry_type=dir`, "src/[id]/\nsrc/deep/"},
+		{"directories by nanobot's name", `pattern=src/* entry_type=dirs`,
+			"src/[id]/\nsrc/deep/"},
+		{"any", `pattern=src/* entry_type=any`, "src/[id]/\nsrc/deep/\nsrc/main.go"},
 		{"other tree", `pattern=docs/**/*.go`, "docs/manual/d.go"},
 		{"other tree by path", `pattern=**/*.go path=` + f.docs, "docs/manual/d.go"},
 		{"media", `pattern=media/*`, "media/photo.txt"},
@@ -65,6 +67,9 @@ func TestGlob(t *testing.T) {
 		{"separate accents", "pattern=café*/*", "cafe\u0301s/Re\u0301sume\u0301.txt\n\n(" +
 			skipped + "; not searched: 1 named node_modules, unless path leads there)"},
 		{"joined accents", "pattern=cafe\u0301s/R*e\u0301.txt", "cafe\u0301s/Re\u0301sume\u0301.txt"},
+		{"brackets in a name", `pattern=src/[id]/*`, "src/[id]/[...rest].ts"},
+		{"only brackets", `pattern=src/[id]/[...rest].ts`, "src/[id]/[...rest].ts"},
+		{"a class", `pattern=src/[a-m]ain.go`, "src/main.go"},
 		{"nothing", `pattern=*.zzz path=src`, "(nothing matches the pattern)"},
 		{"beyond", `pattern=*.go path=src offset=5`, "there are only 2 results"},
 		{"bad", `pattern=[`, "not a valid pattern"},
