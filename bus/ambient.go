@@ -119,13 +119,14 @@ func (in *Inbox) PutHeld(tx *store.Tx, m InboundMessage, now time.Time) (bool, e
 }
 
 // TakeHeld passes the held messages of an account to pick, oldest first, and deletes and returns
-// those that pick returns, with Origin.Held set. The caller must put them.
+// those that pick returns, with Origin.Held set. The caller must put them. If nothing else fails,
+// its error holds a [store.RowError] for each message that can't be read.
 func TakeHeld(
 	tx *store.Tx, account string, pick func(held []InboundMessage) []InboundMessage,
 ) ([]InboundMessage, error) {
-	list, err := readInbox(tx, heldOf, account)
-	if _, bad := store.RowErrors(err); err != nil && !bad {
-		return nil, err
+	list, unreadable := readInbox(tx, heldOf, account)
+	if _, ok := store.RowErrors(unreadable); !ok {
+		return nil, unreadable
 	}
 	held := make([]InboundMessage, len(list))
 	for i, r := range list {
@@ -138,7 +139,7 @@ func TakeHeld(
 			return nil, err
 		}
 	}
-	return picked, nil
+	return picked, unreadable
 }
 
 const heldOf = "account = $1 AND state = 'held' ORDER BY id"

@@ -172,10 +172,11 @@ func readInbox(q store.Queryer, condition string, args ...any) ([]Received, erro
 	}, "SELECT id, body, received_ms, crashes FROM inbox WHERE "+condition, args...)
 }
 
-// SetAside gives a waiting message that can't be read the state "bad". Afterwards only commands for
-// people read the message.
+// SetAside gives a waiting or held message that can't be read the state "bad". Afterwards only
+// commands for people read the message.
 func (in *Inbox) SetAside(tx *store.Tx, seq int64) error {
-	_, err := setInbox(tx, "UPDATE inbox SET state = 'bad' WHERE id = $1 AND state = 'waiting'", seq)
+	_, err := setInbox(tx, "UPDATE inbox SET state = 'bad' "+
+		"WHERE id = $1 AND state IN ('waiting', 'held')", seq)
 	return err
 }
 

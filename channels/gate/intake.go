@@ -220,7 +220,8 @@ func (in *intake) storeBatch(
 	return nil
 }
 
-// release puts the held messages that b releases into the inbox. It appends them to fresh.
+// release puts the held messages that b releases into the inbox. It appends them to fresh. It sets
+// aside held messages that can't be read.
 func (in *intake) release(
 	tx *store.Tx, b channels.Batch, fresh []bus.InboundMessage, now time.Time,
 ) ([]bus.InboundMessage, error) {
@@ -228,6 +229,15 @@ func (in *intake) release(
 		return fresh, nil
 	}
 	list, err := bus.TakeHeld(tx, in.account, b.Release)
+	bad, ok := store.RowErrors(err)
+	if !ok {
+		return fresh, err
+	}
+	err = nil
+	for i := 0; i < len(bad) && err == nil; i++ {
+		err = in.gate.inbox.SetAside(tx, bad[i].ID)
+		tx.After(func() { in.gate.log.Error("row set aside", "err", bad[i]) })
+	}
 	for i := 0; i < len(list) && err == nil; i++ {
 		fresh, err = admit(tx, in.gate.inbox, list[i], fresh, now)
 	}

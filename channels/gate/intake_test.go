@@ -174,3 +174,27 @@ func TestReleasePanics(t *testing.T) {
 		d.wantInbox("user one", "user two", "user three")
 	})
 }
+
+// TestReleaseUnreadable checks that a held message that can't be read is set aside, and keeps no
+// other from being released.
+func TestReleaseUnreadable(t *testing.T) {
+	atDoor(t, func(d *gateFixture) {
+		in := d.gate.Intake("tg", gate.Policy{Access: gate.ByList, Allow: []string{"ann"}})
+		publish := func(b channels.Batch) {
+			if err := in.Publish(d.t.Context(), b); err != nil {
+				d.t.Fatal(err)
+			}
+		}
+		publish(channels.Batch{Hold: true, Messages: []bus.InboundMessage{
+			message("1", "ann", "one"), message("2", "ann", "two")}})
+		d.exec("UPDATE inbox SET body = '{' WHERE message = '1'")
+		publish(channels.Batch{
+			Release: func(held []bus.InboundMessage) []bus.InboundMessage { return held }})
+		d.wantInbox("user two")
+		var state string
+		row := d.db.Read(d.t.Context()).QueryRow("SELECT state FROM inbox WHERE message = '1'")
+		if err := row.Scan(&state); err != nil || state != "bad" {
+			d.t.Errorf("the message is %q, %v; want it set aside", state, err)
+		}
+	})
+}
