@@ -247,3 +247,23 @@ func TestUnreadableAtStart(t *testing.T) {
 		}
 	})
 }
+
+// A message that can't be read, and whose turn was about to begin when processes crashed, is set
+// aside at the start.
+func TestUnreadableSuspect(t *testing.T) {
+	t.Parallel()
+	for _, sets := range []string{"handed = 1", "crashes = 2"} {
+		inWorld(t, func(w *world) {
+			w.model.Queue(llmtest.Say("hi"), llmtest.Say("hi"))
+			w.put(w.message("a", "hello"), w.message("b", "hello"))
+			w.exec("UPDATE inbox SET " + sets)
+			w.exec("UPDATE inbox SET body = '{' WHERE chat = 'a'")
+			w.start()
+			w.say("c", "hello")
+			w.wantQuiet()
+			w.wantAnswers("b", "hi")
+			w.wantAnswers("c", "hi")
+			wantLines(t, "inbox", w.column(inboxStates), []string{"1 bad", "2 done", "3 done"})
+		})
+	}
+}

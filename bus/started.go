@@ -33,6 +33,5 @@ func (in *Inbox) UnmarkStarted(tx *store.Tx, seq int64, crashed bool) error {
 
 // Suspects returns the waiting messages that have a crash count of crashes or more.
 func (in *Inbox) Suspects(q store.Queryer, crashes int) ([]Received, error) {
-	list, err := readInbox(q, "state = 'waiting' AND crashes >= $1 ORDER BY id", crashes)
-	return list, store.Wrap(err, "bus: suspects")
+	return readInbox(q, "state = 'waiting' AND crashes >= $1 ORDER BY id", crashes)
 }

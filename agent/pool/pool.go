@@ -321,9 +321,13 @@ func (pl *Pool) Resume(ctx, work context.Context) error {
 	if err != nil {
 		return err
 	}
+	started, err := pl.readable(work, pl.env.Inbox.Started)
+	if err != nil {
+		return err
+	}
 	turns = pl.suspendAgain(turns, waits)
 	pr := &probation{Pool: pl}
-	err = pl.env.DB.Tx(ctx, func(tx *store.Tx) error { return pr.blame(tx, turns) })
+	err = pl.env.DB.Tx(ctx, func(tx *store.Tx) error { return pr.blame(tx, turns, started) })
 	if err == nil {
 		turns, err = pr.tryAlone(ctx, work, turns)
 	}

@@ -38,16 +38,14 @@ type probation struct{ *Pool }
 
 // blame makes this process the owner of turns. If the previous process crashed, blame counts the
 // crash against the work that was under way: against the session on trial if there was one,
-// otherwise against all of it.
-func (pr *probation) blame(tx *store.Tx, turns []session.Turn) error {
+// otherwise against all of it. started are the messages whose turns were about to begin.
+func (pr *probation) blame(
+	tx *store.Tx, turns []session.Turn, started []bus.Received,
+) error {
 	blamed := func(key session.Key) bool {
 		return pr.life.Suspect == "" || pr.life.Suspect == TrialOf(key)
 	}
-	handed, err := pr.env.Inbox.Started(tx)
-	if err != nil {
-		return err
-	}
-	for _, r := range handed {
+	for _, r := range started {
 		crashed := pr.life.Crashed && blamed(session.Of(r.Message))
 		if err := pr.env.Inbox.UnmarkStarted(tx, r.Seq, crashed); err != nil {
 			return err
@@ -56,6 +54,7 @@ func (pr *probation) blame(tx *store.Tx, turns []session.Turn) error {
 	for i := range turns {
 		t := &turns[i]
 		attempts := t.Attempts
+		var err error
 		if blamed(t.Session) {
 			err = session.TakeOver(tx, t, pr.Lease, pr.env.Now())
 			attempts++
@@ -106,7 +105,9 @@ func (pr *probation) trials(work context.Context, turns []session.Turn) ([]*work
 			list = append(list, &worker{key: t.Session, resume: &t, standalone: true})
 		}
 	}
-	suspects, err := pr.env.Inbox.Suspects(pr.env.DB.Read(work), turn.MaxCrashes-1)
+	suspects, err := pr.readable(work, func(q store.Queryer) ([]bus.Received, error) {
+		return pr.env.Inbox.Suspects(q, turn.MaxCrashes-1)
+	})
 	if err != nil || len(list)+len(suspects) == 0 {
 		return list, err
 	}
@@ -133,7 +134,7 @@ func (pr *probation) fill(work context.Context, list []*worker) error {
 	pr.tried = make(map[int64]bool)
 	closed := make(map[session.Key]bool)
 	for after := int64(0); ; {
-		page, err := pr.env.Inbox.Waiting(pr.env.DB.Read(work), after)
+		page, err := pr.Waiting(work, after)
 		if err != nil || len(page) == 0 {
 			return err
 		}

@@ -44,11 +44,11 @@ func TestBlameRepeats(t *testing.T) {
 	}
 	before := turns[0].Attempts
 	full := errors.New("the disk is full")
-	err = tx(func(tx *store.Tx) error { return errors.Join(pr.blame(tx, turns), full) })
+	err = tx(func(tx *store.Tx) error { return errors.Join(pr.blame(tx, turns, nil), full) })
 	if !errors.Is(err, full) {
 		t.Fatal(err)
 	}
-	if err := tx(func(tx *store.Tx) error { return pr.blame(tx, turns) }); err != nil {
+	if err := tx(func(tx *store.Tx) error { return pr.blame(tx, turns, nil) }); err != nil {
 		t.Fatalf("the second run of the transaction: %v", err)
 	}
 	if a := turns[0]; a.Attempts != before+1 || a.Epoch != pr.Lease.Epoch {

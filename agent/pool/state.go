@@ -92,9 +92,18 @@ func (t *tables) waits(ctx context.Context) (map[int64]question.Question, error)
 	return waits, err
 }
 
-// Waiting returns the next waiting messages after the given Seq. It sets unreadable messages aside.
-func (t *tables) Waiting(work context.Context, after int64) ([]bus.Received, error) {
-	list, err := t.env.Inbox.Waiting(t.env.DB.Read(work), after)
+// readable calls read and returns the messages that can be read. It sets the others aside.
+func (t *tables) readable(
+	work context.Context, read func(q store.Queryer) ([]bus.Received, error),
+) ([]bus.Received, error) {
+	list, err := read(t.env.DB.Read(work))
 	_, err = t.env.DB.RepairRows(work, t.env.Logger, err, t.env.Inbox.SetAside)
 	return list, err
+}
+
+// Waiting returns the next waiting messages after the given Seq that can be read.
+func (t *tables) Waiting(work context.Context, after int64) ([]bus.Received, error) {
+	return t.readable(work, func(q store.Queryer) ([]bus.Received, error) {
+		return t.env.Inbox.Waiting(q, after)
+	})
 }
