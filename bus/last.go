@@ -7,9 +7,10 @@ import (
 	"gateway/store"
 )
 
-// newestIn returns the id of the newest message of a chat for which a condition holds, or 0. The
-// parameters of the condition begin with $3. It first examines the newest messages only, which
-// suffices for almost all chats: their ids are in an index, but not what the condition is about.
+// newestIn returns the id of the newest message of a chat for which a condition holds, or 0. It
+// skips messages that were set aside. The parameters of the condition begin with $3. It first
+// examines the newest messages only, which suffices for almost all chats: their ids are in an
+// index, but not what the condition is about.
 func newestIn(
 	q store.Queryer, a Address, condition string, args ...any,
 ) (id int64, err error) {
@@ -18,7 +19,8 @@ func newestIn(
 	for _, rows := range []string{
 		" FROM inbox WHERE id IN (SELECT id" + of + " ORDER BY id DESC LIMIT 64)", of,
 	} {
-		err := q.QueryRow("SELECT COALESCE(max(id), 0)"+rows+" AND "+condition, args...).Scan(&id)
+		err := q.QueryRow("SELECT COALESCE(max(id), 0)"+rows+
+			" AND state <> 'bad' AND "+condition, args...).Scan(&id)
 		if err != nil || id != 0 {
 			return id, store.Wrap(err, "bus: read inbox")
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 // LastMessage finds a person's last message, no matter how many messages of jobs and how many
-// ambient messages came after it.
+// ambient messages came after it. It skips a message that was set aside.
 func TestLast(t *testing.T) {
 	f := newInboxFixture(t)
 	here := Address{Account: "test", Chat: "1"}
@@ -32,9 +32,21 @@ func TestLast(t *testing.T) {
 		_, err := f.PutAmbient(tx, InboundMessage{ID: "4", From: here, Text: "not to us"}, f.now)
 		return err
 	})
-	if got, ok, err := LastMessage(f.read(), here); err != nil || !ok || got.Message.Text != text {
-		t.Errorf("Last = %+v, %v, %v; want %q", got.Message, ok, err, text)
+	want := func(text string) {
+		t.Helper()
+		got, ok, err := LastMessage(f.read(), here)
+		if err != nil || !ok || got.Message.Text != text {
+			t.Errorf("Last = %+v, %v, %v; want %q", got.Message, ok, err, text)
+		}
 	}
+	want(text)
+	f.tx(func(tx *store.Tx) error { // the newest one turns out to be unreadable
+		if _, err := tx.Exec("UPDATE inbox SET body = '{' WHERE id = 2"); err != nil {
+			return err
+		}
+		return f.SetAside(tx, 2)
+	})
+	want("before")
 }
 
 // A chat belongs to the person who wrote there last. After two people were unlinked, the chat of
