@@ -15,18 +15,19 @@ const resting = "s.updated_ms < $3 AND NOT EXISTS " +
 const subs = "s.task <> ''"
 
 // PruneMessages deletes messages older than before that no prompt holds any more, in sessions
-// without activity since then, among the next rows after an id. See [store.Pruning.Step]. before
-// must be so long ago that notes have been made of those sessions.
-func PruneMessages(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
-	return store.Pruning{Table: "messages", Time: "created_ms",
+// without activity since then, among the next rows after an id. See [store.Pruning.Step]. Messages
+// with the id below or a larger one stay, because notes of them are still to be made.
+func PruneMessages(
+	tx *store.Tx, below int64, before time.Time, after int64,
+) (int, int64, error) {
+	return store.Pruning{Table: "messages", Time: "created_ms", Below: below,
 		Over: "EXISTS (SELECT 1 FROM sessions s WHERE s.key = messages.session AND " +
 			"(messages.id <= s.start OR " + subs + ") AND " + resting + ")",
 	}.Step(tx, before, after)
 }
 
 // PruneArchived is like [PruneMessages] but also deletes messages of active sessions, from
-// before the start of the prompt. Messages with the id below or a larger one stay, because notes of
-// them are still to be made.
+// before the start of the prompt.
 func PruneArchived(
 	tx *store.Tx, below int64, before time.Time, after int64,
 ) (int, int64, error) {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -13,7 +14,7 @@ import (
 func (f *fixture) prune(before time.Time) (messages, turns int) {
 	f.t.Helper()
 	f.must(f.tx(func(tx *store.Tx) (err error) {
-		if messages, _, err = PruneMessages(tx, before, 0); err != nil {
+		if messages, _, err = PruneMessages(tx, math.MaxInt64, before, 0); err != nil {
 			return err
 		}
 		turns, _, err = PruneTurns(tx, before, 0)
@@ -148,7 +149,7 @@ func TestPruneArchived(t *testing.T) {
 	}
 	// PruneMessages, which looks only at the age, keeps them as well.
 	f.must(f.tx(func(tx *store.Tx) error {
-		_, _, err := PruneMessages(tx, f.now.Add(-24*time.Hour), 0)
+		_, _, err := PruneMessages(tx, math.MaxInt64, f.now.Add(-24*time.Hour), 0)
 		return err
 	}))
 	if got := f.left(chat.OfJob(1)); len(got) != 2 {

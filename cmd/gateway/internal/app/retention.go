@@ -72,7 +72,7 @@ func retentionRules(
 		rule("messages_in", cfg.Retention.Messages, in),
 		rule("messages_out", cfg.Retention.Messages, out),
 		rule("questions", cfg.Retention.Messages, asked),
-		rule("transcripts", cfg.Retention.Transcripts, session.PruneMessages),
+		rule("transcripts", cfg.Retention.Transcripts, sparingUnnoted(session.PruneMessages)),
 		rule("turns", cfg.Retention.Transcripts, session.PruneTurns), // after their messages
 		rule("runs", cfg.Retention.Runs, runs),
 		rule("usage", cfg.Retention.Usage, counts),
@@ -85,7 +85,7 @@ func retentionRules(
 		rule("questions", minKept, asked),
 		rule("turns", minKept, session.PruneTurns),
 	}, {
-		rule("transcripts", minKept, pruneArchived),
+		rule("transcripts", minKept, sparingUnnoted(session.PruneArchived)),
 	}, {
 		rule("turns", minKept, session.PruneTurns),
 	}, {
@@ -95,18 +95,22 @@ func retentionRules(
 	return rules, tight
 }
 
-// pruneArchived removes messages that are in no prompt and wait for no summary.
-func pruneArchived(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
-	below := int64(math.MaxInt64)
-	// A background task will archive the messages after the id from, so they must stay.
-	from, ok, err := background.Store{}.Least(tx, background.Archive)
-	if err != nil {
-		return 0, 0, err
+// sparingUnnoted returns a Prune function that calls prune with the id from which on messages must
+// stay: a background task will make notes of them.
+func sparingUnnoted(
+	prune func(tx *store.Tx, below int64, before time.Time, after int64) (int, int64, error),
+) func(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
+	return func(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
+		below := int64(math.MaxInt64)
+		from, ok, err := background.Store{}.Least(tx, background.Archive)
+		if err != nil {
+			return 0, 0, err
+		}
+		if ok {
+			below = from + 1
+		}
+		return prune(tx, below, before, after)
 	}
-	if ok {
-		below = from + 1
-	}
-	return session.PruneArchived(tx, below, before, after)
 }
 
 // remains explains, for each table that can be large, which rows stay and how to reduce them.

@@ -272,3 +272,55 @@ func (w *agedDatabase) examine(tight [][]retention.Rule) {
 		w.Error("transcripts are gone before messages in and out")
 	}
 }
+
+// The messages of a closed conversation stay until notes of them were made, no matter how old they
+// are: the model may have been unavailable for long, or everything halted.
+func TestRetentionOfUnnoted(t *testing.T) {
+	t.Parallel()
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "g.db"), Migrations(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	exec := func(queries ...string) {
+		t.Helper()
+		err := db.Tx(t.Context(), func(tx *store.Tx) error {
+			for _, query := range queries {
+				if _, err := tx.Exec(query); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(`INSERT INTO sessions (key, account, chat, thread, title, start, created_ms, updated_ms)
+		VALUES ('tg/1', 'tg', '1', '', '', 2, 0, 0)`,
+		`INSERT INTO messages (session, turn, body, created_ms)
+		VALUES ('tg/1', 1, '{}', 0), ('tg/1', 1, '{}', 0), ('tg/1', 2, '{}', 0)`,
+		`INSERT INTO chores (kind, scope, session, ref, due_ms)
+		VALUES ('archive', 'person-1', 'tg/1', 0, 0)`)
+	cfg := new(config.Config)
+	cfg.Retention.Transcripts = 24 * time.Hour
+	rules, _ := retentionRules(cfg, budget.New(nil))
+	left := func() (n int) {
+		t.Helper()
+		err := retention.New(db, rules, &retention.Options{Pause: time.Nanosecond}).Pass(t.Context())
+		if err == nil {
+			err = db.Read(t.Context()).QueryRow("SELECT count(*) FROM messages").Scan(&n)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := left(); n != 3 {
+		t.Errorf("%d messages are left before there are notes, want 3", n)
+	}
+	exec("DELETE FROM chores")
+	if n := left(); n != 1 {
+		t.Errorf("%d messages are left after that, want the one in the prompt", n)
+	}
+}
