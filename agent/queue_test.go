@@ -486,3 +486,33 @@ func TestEditOfWaitingEdit(t *testing.T) {
 		w.wantAnswers("a", "one", "two", "three")
 	})
 }
+
+// A message instead of an approval interrupts the turn that waits for it, also after a restart.
+func TestInterruptQuestion(t *testing.T) {
+	t.Parallel()
+	for _, restart := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			w.opts.QueueMode = pool.Interrupt
+			w.tools(counting("exec", tool.Once, new(int)))
+			w.opts.Rules = askFirst("exec")
+			w.model.Queue(uses("exec"), llmtest.Say("new answer"))
+			w.start()
+			w.say("a", "old")
+			if restart {
+				w.restart()
+			}
+			m := w.message("a", "new")
+			m.Role = bus.Owner
+			w.put(m)
+			w.wantQuiet()
+			out := w.outbox("a")
+			if last := out[len(out)-1]; len(out) != 2 || !slices.Equal(last.Answers, []string{"1", "2"}) {
+				t.Errorf("%+v were sent, want the question and one answer for both messages", out)
+			}
+			asked := lines(w.request(2).Messages[1:])
+			if got := asked[len(asked)-2]; got != "assistant: "+turn.MarkInterrupted {
+				t.Errorf("the model reads %q before the message, want the interruption", got)
+			}
+		})
+	}
+}

@@ -2,7 +2,6 @@ package pool
 
 import (
 	"context"
-	"slices"
 
 	"gateway/agent/turn"
 	"gateway/bus"
@@ -94,9 +93,7 @@ func (a *arrival) addToWorker(work context.Context, w *worker) (full, tell bool)
 	w.waiting = append(w.waiting, a.r)
 	w.arrived = a.env.Now()
 	w.fullNotified = false
-	if a.Mode(w.key) == Interrupt && w.cancel != nil && !w.standalone && a.person &&
-		!slices.ContainsFunc(w.waiting, w.isOther) && // only the same person interrupts
-		!a.forBefore {
+	if a.person && !a.forBefore && w.isOutdated() {
 		w.cancel(turn.ErrInterrupted)
 	}
 	w.ring()

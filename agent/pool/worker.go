@@ -248,6 +248,16 @@ func (w *worker) asked(by asker) int {
 // isOther reports whether the running turn must not answer r. The pool's mu is held.
 func (w *worker) isOther(r bus.Received) bool { return w.asker.isOther(r.Message) }
 
+// isOutdated reports whether w runs a turn that must end because its person has written again. The
+// pool's mu is held.
+func (w *worker) isOutdated() bool {
+	return w.pool.Mode(w.key) == Interrupt && w.cancel != nil && !w.standalone &&
+		slices.ContainsFunc(w.waiting, func(r bus.Received) bool {
+			return r.Message.Origin.Kind == bus.Person && !decidesBefore(w.pool, r)
+		}) &&
+		!slices.ContainsFunc(w.waiting, w.isOther) // only the same person interrupts
+}
+
 // An asker identifies the person and the chat that a turn answers.
 type asker struct {
 	from   bus.Address
@@ -370,7 +380,9 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	pl.mu.Lock()
-	w.cancel = cancel
+	if w.cancel = cancel; batch == nil && w.isOutdated() {
+		cancel(turn.ErrInterrupted) // somebody has written while the turn was suspended
+	}
 	pl.mu.Unlock()
 	out, err := turn.Run(work, pl.env, w.start(st, batch), w)
 	if out.Refused {
