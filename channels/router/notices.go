@@ -28,11 +28,11 @@ type notices struct {
 // chat than d's, and one to the person whom d answers. A notice that can't be delivered is dropped,
 // so notices never cause further notices.
 func (n *notices) forGivenUp(ctx context.Context, d *bus.Delivery) ([]bus.OutboundMessage, error) {
-	q := n.db.Read(context.WithoutCancel(ctx))
-	var told bool
+	q, now := n.db.Read(context.WithoutCancel(ctx)), n.now()
+	var told bool // not at a time that is still to come: the clock was set back
 	err := q.QueryRow(`SELECT count(*) > 0 FROM notices
-		WHERE account = $1 AND chat = $2 AND told_ms > $3`, d.Message.To.Account, d.Message.To.Chat,
-		n.now().Add(-noticeTerm).UnixMilli()).Scan(&told)
+		WHERE account = $1 AND chat = $2 AND told_ms > $3 AND told_ms <= $4`, d.Message.To.Account,
+		d.Message.To.Chat, now.Add(-noticeTerm).UnixMilli(), now.UnixMilli()).Scan(&told)
 	if err != nil {
 		return nil, fmt.Errorf("router: read notices: %w", err)
 	}
@@ -111,7 +111,8 @@ func (n *notices) put(tx *store.Tx, to bus.Address, list []bus.OutboundMessage) 
 		return nil
 	}
 	now := n.now()
-	_, err := tx.Exec("DELETE FROM notices WHERE told_ms <= $1", now.Add(-noticeTerm).UnixMilli())
+	_, err := tx.Exec("DELETE FROM notices WHERE told_ms <= $1 OR told_ms > $2",
+		now.Add(-noticeTerm).UnixMilli(), now.UnixMilli())
 	if err != nil {
 		return fmt.Errorf("router: record a notice: %w", err)
 	}

@@ -115,6 +115,19 @@ func TestGivenUp(t *testing.T) {
 	})
 }
 
+// A notice of a time that is still to come, because the clock was set back, prevents no other.
+func TestGivenUpAfterClockChange(t *testing.T) {
+	inHotel(t, func(h *refusingGroup) {
+		h.exec("INSERT INTO notices (account, chat, told_ms) VALUES ('full', 'group', $1)",
+			time.Now().Add(48*time.Hour).UnixMilli())
+		h.answerTo(group)
+		h.answerTo(group)
+		if told := h.read(olgas); len(told) != 1 {
+			t.Errorf("the owner was told %q, want one notice", told)
+		}
+	})
+}
+
 // An owner whose chat refuses messages is told in another chat, if possible. Nobody is told
 // again and again.
 func TestGivenUpToTheOwner(t *testing.T) {
