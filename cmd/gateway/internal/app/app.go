@@ -18,8 +18,13 @@ type HomeError struct {
 	err  error
 }
 
-// NewHomeError returns err as a [HomeError].
-func NewHomeError(home string, err error) error { return &HomeError{home, err} }
+// NewHomeError returns err as a [HomeError], or nil if err is nil.
+func NewHomeError(home string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &HomeError{home, err}
+}
 
 func (e *HomeError) Error() string { return fmt.Sprintf("home %s: %v", e.Home, e.err) }
 func (e *HomeError) Unwrap() error { return e.err }

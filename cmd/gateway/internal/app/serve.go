@@ -102,21 +102,14 @@ func Serve(
 		}}
 	}
 	// The log is closed later, so all of this can still be logged.
-	err = errors.Join(g.live(ctx, terminalChat), h.close())
+	err = errors.Join(g.live(ctx, terminalChat), NewHomeError(h.path, h.close()))
 	if errors.Is(context.Cause(ctx), ErrRestart) {
 		if err != nil {
 			log.WarnContext(ctx, "the gateway starts again after an error", "err", err)
 		}
 		return ErrRestart
 	}
-	// This error says nothing about the home.
-	if errors.Is(err, terminal.ErrAsks) {
-		return terminal.ErrAsks
-	}
-	if err != nil {
-		return NewHomeError(cfg.Gateway.Home, err)
-	}
-	return nil
+	return err
 }
 
 // A Gateway is a gateway with all its parts.
@@ -271,7 +264,7 @@ func (g *Gateway) live(ctx context.Context, terminalChat *chat) error {
 	if err := g.run(ctx, terminalChat); err != nil {
 		return err
 	}
-	return g.home.life.End(context.WithoutCancel(ctx), time.Now())
+	return NewHomeError(g.home.path, g.home.life.End(context.WithoutCancel(ctx), time.Now()))
 }
 
 // run runs all parts until ctx ends or a part fails. It stops them in the order in which a
@@ -288,11 +281,20 @@ func (g *Gateway) run(ctx context.Context, terminalChat *chat) error {
 	for _, s := range g.supervisors {
 		accounts = append(accounts, s.Name())
 	}
-	intake := func(ctx context.Context) error { return g.runIntake(ctx, terminalChat) }
+	var outside error // of the intake
+	intake := func(ctx context.Context) error {
+		outside = g.runIntake(ctx, terminalChat)
+		return outside
+	}
 	g.log.InfoContext(ctx, "gateway ready", "version", BuildVersion(), "pid", os.Getpid(),
 		"home", cfg.Gateway.Home, "model", modelName(cfg, cfg.Agent.Model), "channels", accounts)
 	err := inOrder(ctx, intake, g.scheduler.Run, g.dispatcher.Run, g.toolset.run, g.knowledge.run,
 		g.router.Run, g.runChannels, g.ops.probe, g.sweeper.Run, g.db.Run)
+	// The intake also fails without a terminal or an address to listen on, the others only if the
+	// home does.
+	if !errors.Is(err, outside) {
+		err = NewHomeError(g.home.path, err)
+	}
 	// All stages have returned, so nothing uses these folders.
 	err = errors.Join(err, g.toolset.close())
 	g.log.InfoContext(ctx, "gateway stopped", "uptime", time.Since(start).Truncate(time.Second))
