@@ -109,7 +109,7 @@ func jobNumber(s string) (int64, error) {
 func jobProblem(id int64, err error) error {
 	switch {
 	case errors.Is(err, schedule.ErrNone):
-		return fmt.Errorf("job %d: %w; see gateway jobs list", id, err)
+		return app.UsageErrorf("job %d: %w; see gateway jobs list", id, err)
 	case errors.Is(err, schedule.ErrNoNextRun), errors.Is(err, schedule.ErrRunning):
 		return fmt.Errorf("job %d: %w; see gateway jobs show %d", id, err, id)
 	}
@@ -225,8 +225,10 @@ func (n *newJob) when(
 		w, err = schedule.ParseAt(n.at, now, loc)
 	case n.every != "":
 		w, err = schedule.ParseEvery(n.every, now, s.MinInterval())
-	default:
+	case n.cron != "":
 		w, err = schedule.ParseCron(n.cron, loc)
+	default:
+		err = errors.New("want a value of --at, --every or --cron")
 	}
 	if err != nil {
 		return w, app.NewUsageError(err)

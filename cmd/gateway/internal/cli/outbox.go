@@ -79,7 +79,7 @@ func outboxShowCommand(load app.Loader) *cobra.Command {
 			}
 			m, err := bus.FindDelivery(d.q, ids[0])
 			if err == nil && m == nil {
-				err = fmt.Errorf("there is no message %d: see gateway outbox list", ids[0])
+				err = app.UsageErrorf("there is no message %d: see gateway outbox list", ids[0])
 			}
 			if err != nil {
 				return err
@@ -139,7 +139,7 @@ func outboxChangeCommand(load app.Loader, use, short, done string,
 			}
 			// That there is nothing to do is no error with --all.
 			if err == nil && changed == 0 && !all {
-				err = fmt.Errorf("no undelivered message %s: see gateway outbox list",
+				err = app.UsageErrorf("no undelivered message %s: see gateway outbox list",
 					strings.Join(args, ", "))
 			}
 			return fmt.Sprintf(done, changed), err

@@ -271,7 +271,7 @@ func changePeople(
 			for _, unknown := range []error{gate.ErrNoPairing, gate.ErrNoPerson, gate.ErrNotDenied,
 				gate.ErrNotLinked} {
 				if errors.Is(err, unknown) {
-					return fmt.Errorf("%w: see gateway people list", unknown)
+					return app.UsageErrorf("%w: see gateway people list", unknown)
 				}
 			}
 			return err

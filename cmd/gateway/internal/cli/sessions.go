@@ -254,14 +254,14 @@ func (i sessionsImport) files(
 ) error {
 	failed := 0
 	for _, file := range files {
-		head, n, err := i.file(cmd.Context(), cfg, db, file)
+		found, err := i.file(cmd.Context(), cfg, db, file)
 		switch {
 		case errors.Is(err, session.ErrExists):
 			err = fmt.Errorf("there is a conversation %s already; --replace erases it before",
-				head.Key)
+				found.Key)
 		case errors.Is(err, session.ErrBusy):
 			err = fmt.Errorf("a turn of %s is still running: start the gateway and let it end",
-				head.Key)
+				found.Key)
 		}
 		if err != nil {
 			failed++
@@ -272,8 +272,12 @@ func (i sessionsImport) files(
 		if i.dry {
 			would = "would become "
 		}
-		cmd.Printf("%s: %s%s, %d messages\n", display.Lines(file), would,
-			display.Lines(head.Key.String()), n)
+		left := ""
+		if found.lost > 0 {
+			left = fmt.Sprintf(", %d system, empty or damaged messages left out", found.lost)
+		}
+		cmd.Printf("%s: %s%s, %d messages%s\n", display.Lines(file), would,
+			display.Lines(found.Key.String()), found.n, left)
 	}
 	if failed > 0 {
 		return fmt.Errorf("%d of %d files were not read", failed, len(files))
@@ -290,13 +294,20 @@ func lineOf(err error) string {
 	return err.Error()
 }
 
+// A foundSession is the conversation in a file.
+type foundSession struct {
+	session.Head
+	n    int // number of messages
+	lost int // number of messages of another agent that are left out
+}
+
 // file imports one file in one transaction.
 func (i sessionsImport) file(
 	ctx context.Context, cfg *config.Config, db *store.DB, path string,
-) (head session.Head, n int, err error) {
+) (found foundSession, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return head, 0, err
+		return found, err
 	}
 	defer f.Close()
 	if i.dry {
@@ -305,72 +316,72 @@ func (i sessionsImport) file(
 	err = db.Tx(ctx, func(tx *store.Tx) error {
 		var lines iter.Seq2[session.Line, error]
 		// The transaction may be repeated, so the file is read from its start each time.
-		if head, lines, err = i.open(cfg, tx, f); err != nil {
+		if found, lines, err = i.open(cfg, tx, f); err != nil {
 			return err
 		}
 		opts := session.ImportOptions{Replace: i.replace}
 		// Without a scope there is no memory that could get the archived messages.
-		if head.Scope != "" {
-			opts.Archive = importer.Archiver(memory.New(db, nil, nil), head.Scope, head.Key)
+		if found.Scope != "" {
+			opts.Archive = importer.Archiver(memory.New(db, nil, nil), found.Scope, found.Key)
 		}
-		n, err = session.Import(tx, head, lines, opts)
+		found.n, err = session.Import(tx, found.Head, lines, opts)
 		return err
 	})
-	return head, n, err
+	return found, err
 }
 
 // try reads a whole file without changes to the database.
 func (i sessionsImport) try(
 	cfg *config.Config, q store.Queryer, f *os.File,
-) (head session.Head, n int, err error) {
-	head, lines, err := i.open(cfg, q, f)
+) (foundSession, error) {
+	found, lines, err := i.open(cfg, q, f)
 	if err != nil {
-		return head, 0, err
+		return found, err
 	}
 	// Reading a line also checks it.
 	for _, err := range lines {
 		if err != nil {
-			return head, 0, err
+			return found, err
 		}
-		n++
+		found.n++
 	}
-	info, err := session.ReadInfo(q, head.Key)
+	info, err := session.ReadInfo(q, found.Key)
 	if err == nil && info.Messages > 0 && !i.replace {
 		err = session.ErrExists
 	}
-	return head, n, err
+	return found, err
 }
 
 // open reads the header of a file and sets its address. It accepts exported sessions and those of
 // other agents.
 func (i sessionsImport) open(
 	cfg *config.Config, q store.Queryer, f *os.File,
-) (session.Head, iter.Seq2[session.Line, error], error) {
+) (found foundSession, lines iter.Seq2[session.Line, error], err error) {
 	// An earlier call may have read the file already.
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return session.Head{}, nil, err
+		return found, nil, err
 	}
-	head, lines, err := session.Read(f)
+	found.Head, lines, err = session.Read(f)
 	// A file of another agent has no header of ours.
 	if errors.Is(err, session.ErrForm) {
-		head, lines, err = i.foreign(cfg, f)
+		found, lines, err = i.foreign(cfg, f)
 	}
 	if err == nil {
-		err = i.settle(cfg, q, &head)
+		err = i.settle(cfg, q, &found.Head)
 	}
-	return head, lines, err
+	return found, lines, err
 }
 
 // foreign reads a session of another agent. It reads the whole file once to make the header.
 func (i sessionsImport) foreign(
 	cfg *config.Config, f *os.File,
-) (head session.Head, lines iter.Seq2[session.Line, error], err error) {
-	var found importer.ForeignHeader
+) (found foundSession, lines iter.Seq2[session.Line, error], err error) {
+	var head importer.ForeignHeader
 	read := func() error {
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
 			return err
 		}
-		found, lines, err = importer.ReadSession(f, cfg.Gateway.Location)
+		head, lines, err = importer.ReadSession(f, cfg.Gateway.Location)
 		if errors.Is(err, importer.ErrForm) {
 			return errors.New("the file is neither an exported session nor one of nanobot " +
 				"or OpenClaw")
@@ -378,27 +389,27 @@ func (i sessionsImport) foreign(
 		return err
 	}
 	if err := read(); err != nil {
-		return head, nil, err
+		return found, nil, err
 	}
-	if head, _, err = importer.ReadHead(found, lines, time.Now()); err != nil {
-		return head, nil, err
+	if found.Head, found.lost, err = importer.ReadHead(head, lines, time.Now()); err != nil {
+		return found, nil, err
 	}
 	// ReadHead has used up the lines.
 	if err := read(); err != nil {
-		return head, nil, err
+		return found, nil, err
 	}
 	if i.as == "" {
-		key := cmp.Or(found.Key, importer.KeyOfFile(f.Name()))
+		key := cmp.Or(head.Key, importer.KeyOfFile(f.Name()))
 		account, _, err := importing{}.places(cfg)
 		if err != nil {
-			return head, nil, err
+			return found, nil, err
 		}
-		if head.Address, err = importer.Address(key, account); err != nil {
-			return head, nil, err
+		if found.Address, err = importer.Address(key, account); err != nil {
+			return found, nil, err
 		}
-		head.Key = session.KeyOf(head.Address)
+		found.Key = session.KeyOf(found.Address)
 	}
-	return head, importer.WithRole(lines, head.Created), nil
+	return found, importer.WithRole(lines, found.Created), nil
 }
 
 // settle sets the address in --as. It keeps the scope of the session only if it is the right one
