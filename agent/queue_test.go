@@ -240,7 +240,7 @@ func TestQueueCommand(t *testing.T) {
 			strings.Replace(which, "%s", "steer", 1),
 			"The queue mode of this conversation is now followup.",
 			strings.Replace(which, "%s", "followup", 1),
-			"There is no such queue mode. Use `steer`, `followup`, `collect` or `interrupt`.",
+			"There is no such queue mode. Use `steer`, `followup`, `collect`, `interrupt` or `default`.",
 		}
 		w.wantAnswers("a", told...)
 		w.wantAnswers("b", told[0])
@@ -252,6 +252,10 @@ func TestQueueCommand(t *testing.T) {
 		w.wantQuiet()
 		w.wantAnswers("a", append(told, "one", "two", "three")...)
 		w.wantAsked(2, "user: first", "assistant: one", "user: second")
+
+		w.say("a", "/queue default", "/queue")
+		w.wantAnswers("a", append(told, "one", "two", "three",
+			"The queue mode of this conversation is up to the configuration again.", told[0])...)
 	})
 }
 

@@ -146,7 +146,7 @@ var (
 	}
 )
 
-// queue answers /queue [MODE].
+// queue answers /queue [MODE|default].
 func (c conversation) queue(ctx context.Context, r *Request) (Reply, error) {
 	mode := strings.ToLower(r.Args)
 	switch {
@@ -154,9 +154,12 @@ func (c conversation) queue(ctx context.Context, r *Request) (Reply, error) {
 		return Reply{Text: fmt.Sprintf("The queue mode is %s. It says what happens to a message "+
 			"that comes while I answer:\n\n%s", c.Sessions.Mode(r.Session), queueHelp),
 			Buttons: queueButtons}, nil
+	case mode == defaultWord:
+		return c.choose(ctx, r, session.QueueMode, "",
+			"The queue mode of this conversation is up to the configuration again.")
 	case !slices.Contains(queueModes, mode):
-		return Reply{Text: "There is no such queue mode. Use `steer`, `followup`, `collect` or " +
-			"`interrupt`."}, nil
+		return Reply{Text: "There is no such queue mode. Use `steer`, `followup`, `collect`, " +
+			"`interrupt` or `default`."}, nil
 	}
 	return c.choose(ctx, r, session.QueueMode, mode,
 		fmt.Sprintf("The queue mode of this conversation is now %s.", mode))
