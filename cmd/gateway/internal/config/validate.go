@@ -316,6 +316,12 @@ func (c *Config) warnings() (list []warning) {
 		}
 	}
 	list = append(list, c.policyWarnings()...)
+	for name, h := range c.Hooks {
+		if h.Enabled && c.HTTP.Listen == "" {
+			list = append(list, warning{[]string{"hooks", name},
+				`no program can post to it, because listen of [http] is ""`})
+		}
+	}
 	for name, m := range c.Models {
 		n := len(m.Keys)
 		if m.Key.Reveal() != "" {

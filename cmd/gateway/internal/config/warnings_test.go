@@ -30,6 +30,11 @@ func TestWarnings(t *testing.T) {
 			`"team" on telegram`,
 		"TELEGRAM__OWNERS=7 POLICIES__P__PEOPLE=telegram/@ann": `policies.p.people: nobody has the id ` +
 			`"@ann"`,
+
+		"TELEGRAM__OWNERS=7 HTTP__LISTEN= HOOKS__X__TO=telegram/7 " +
+			"HOOKS__X__SECRET=0123456789abcdef": `hooks.x: no program can post to it, because listen ` +
+			`of [http] is ""`,
+		"TELEGRAM__OWNERS=7 HTTP__LISTEN= HOOKS__X__ENABLED=false": "",
 	} {
 		set := strings.Fields("GATEWAY_CHANNELS__" + setting)
 		for i, s := range set[1:] {
