@@ -55,6 +55,10 @@ var brokenTests = []struct {
 		want: `config.toml:2: channels.terminal.debounce: want at least 0s, not "-1s"`},
 	{name: "temperature", file: "[models.a]\nmodel = 'm'\ntemperature = 3\n",
 		want: "config.toml:3: models.a.temperature: want at most 2, not 3"},
+	{name: "no header", file: "[hooks.a]\nto = 'terminal/main'\nsecret = '0123456789abcdef'\n" +
+		"auth = 'hmac'\nheader = 'X-Signature:'\n",
+		want: `config.toml:5: hooks.a.header: want the name of the header with the signature, such as ` +
+			`"X-Hub-Signature-256"`},
 	{name: "field of the gateway", file: "[models.a]\nmodel = 'm'\n[models.a.body]\nmax_tokens = 3\n",
 		want: "config.toml:4: models.a.body.max_tokens: the gateway sets this field itself; " +
 			"use max_output"},

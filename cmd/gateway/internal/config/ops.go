@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net"
+	"regexp"
 	"strings"
 	"time"
 
@@ -125,6 +126,9 @@ func listenHost(address string) (host string, err error) {
 	return host, err
 }
 
+// headerName matches the name of a header. No post has a header with another name.
+var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+
 // validateHook reports mistakes in [hooks.NAME]. The account must be enabled, since the answer goes
 // there.
 func (v validator) validateHook(name string, h Hook) {
@@ -150,8 +154,9 @@ func (v validator) validateHook(name string, h Hook) {
 			v.report(path("secret"), err.Error()+", as the sender of Standard Webhooks shows it")
 		}
 	}
-	if h.Auth == "hmac" && h.Header == "" {
-		v.report(path("header"), "want the name of the header with the signature")
+	if h.Auth == string(hooks.HMAC) && !headerName.MatchString(h.Header) {
+		v.report(path("header"), `want the name of the header with the signature, such as `+
+			`"X-Hub-Signature-256"`)
 	}
 	if _, err := hooks.ParseTemplate(h.Template); err != nil {
 		v.report(path("template"), err.Error())
