@@ -101,14 +101,26 @@ func Follow(reference string, environ []string) (string, error) {
 	return s.Reveal(), err
 }
 
+// maxSecretFile is the maximum size of a file with a secret, in bytes.
+const maxSecretFile = 64 << 10
+
 func readSecret(path, home string, vars map[string]string) (Secret, error) {
 	path, err := expand(path, home, vars)
 	if err != nil {
 		return Secret{}, err
 	}
-	b, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return Secret{}, err // the error contains the path
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxSecretFile+1))
+	if err != nil {
+		return Secret{}, err
+	}
+	if len(b) > maxSecretFile {
+		return Secret{}, fmt.Errorf("file %s is too long for a secret: want at most %d bytes", path,
+			maxSecretFile)
 	}
 	v := strings.TrimSpace(string(DecodeText(b)))
 	if v == "" {

@@ -62,6 +62,20 @@ func TestSecretReferences(t *testing.T) {
 	}
 }
 
+// A path that leads to a database or to a device must not fill the memory.
+func TestLongSecretFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "key")
+	write(t, file, strings.Repeat("k", maxSecretFile))
+	if _, err := Follow("file:"+file, nil); err != nil {
+		t.Errorf("a secret of %d bytes: %v", maxSecretFile, err)
+	}
+	write(t, file, strings.Repeat("k", maxSecretFile+1))
+	if _, err := Follow("file:"+file, nil); err == nil {
+		t.Errorf("a file of %d bytes is taken for a secret", maxSecretFile+1)
+	}
+}
+
 func TestSecrets(t *testing.T) {
 	c := mustLoad(t, `
 [models.main]
