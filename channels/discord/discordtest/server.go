@@ -121,7 +121,9 @@ func New(token string, opts *Options) *Server {
 		buckets:      make(map[string]*bucket),
 	}
 	s.SetContentIntent(true)
-	s.http = &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
+	// Clients open connections that they use much later. Closing one at that moment would lose the
+	// call, so this time is longer than clients keep unused connections.
+	s.http = &http.Server{Handler: s, ReadHeaderTimeout: 2 * time.Minute}
 	return s
 }
 

@@ -107,7 +107,9 @@ func New(token string, opts *Options) *Server {
 	}
 	s.bot.Bot = true
 	s.users[s.bot.ID] = s.bot
-	s.http = &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second,
+	// Clients open connections that they use much later. Closing one at that moment would lose the
+	// call, so this time is longer than clients keep unused connections.
+	s.http = &http.Server{Handler: s, ReadHeaderTimeout: 2 * time.Minute,
 		ConnState: s.countConnection}
 	return s
 }

@@ -189,7 +189,9 @@ func (s *Server) Start(ctx context.Context) (baseURL string, err error) {
 		s.violation("unknown request %s %s", r.Method, r.URL.Path)
 		http.NotFound(w, r)
 	})
-	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	// Clients open connections that they use much later. Closing one at that moment would lose the
+	// call, so this time is longer than clients keep unused connections.
+	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: 2 * time.Minute}
 	s.base = "http://" + ln.Addr().String()
 	s.serving.Go(func() {
 		_ = s.http.Serve(ln) // ErrServerClosed, after Close
