@@ -6,7 +6,6 @@ package service
 import (
 	"context"
 	_ "embed"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
@@ -33,11 +32,8 @@ type Spec struct {
 	User    string // the person's home folder
 }
 
-// Names of the service.
-const (
-	unitName = "gateway.service"
-	label    = "io.github.gateway" // of launchd, whose names are reversed domains
-)
+// unitName is the name of the service in systemd.
+const unitName = "gateway.service"
 
 // ErrSystem says that the gateway can't install itself here.
 var ErrSystem = errors.New("the gateway can only install itself with systemd on Linux and " +
@@ -80,6 +76,11 @@ type Runner struct {
 // the program is not installed.
 func (r Runner) run(ctx context.Context, name string, args ...string) error {
 	fmt.Fprintf(r.Out, "+ %s %s\n", name, strings.Join(args, " "))
+	return execute(ctx, name, args...)
+}
+
+// execute runs a command. The error is as in [Runner.run].
+func execute(ctx context.Context, name string, args ...string) error {
 	text, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
 	if errors.Is(err, exec.ErrNotFound) {
 		return fmt.Errorf("%s is not installed: %w", name, ErrSystem)
@@ -115,9 +116,7 @@ func (r Runner) Install(ctx context.Context, s Spec) error {
 	}
 	fmt.Fprintln(r.Out, "Wrote", file)
 	if s.System == "darwin" {
-		// launchd refuses an agent that it has already.
-		_ = r.run(ctx, "launchctl", "bootout", domain()+"/"+label) // it may not exist
-		return r.run(ctx, "launchctl", "bootstrap", domain(), file)
+		return r.load(ctx, file)
 	}
 	// restart also starts a service that does not run.
 	for _, args := range [][]string{{"daemon-reload"}, {"enable", unitName}, {"restart", unitName}} {
@@ -146,7 +145,7 @@ func (r Runner) Uninstall(ctx context.Context, s Spec) error {
 		return fmt.Errorf("there is no service to remove: %s does not exist", file)
 	}
 	if s.System == "darwin" {
-		err = r.run(ctx, "launchctl", "bootout", domain()+"/"+label)
+		err = r.unload(ctx)
 	} else {
 		err = r.run(ctx, "systemctl", s.systemctl("disable", "--now", unitName)...)
 	}
@@ -162,9 +161,6 @@ func (r Runner) Uninstall(ctx context.Context, s Spec) error {
 	}
 	return nil
 }
-
-// domain returns the launchd domain of this person's session.
-func domain() string { return "gui/" + strconv.Itoa(os.Getuid()) }
 
 func (s Spec) systemctl(args ...string) []string {
 	if s.Root {
@@ -318,26 +314,4 @@ func quoteUnit(s string) string {
 		return plain
 	}
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(plain) + `"`
-}
-
-// agentList is the property list for launchd. As systemd, launchd starts the gateway again after
-// each failure. It waits ten seconds between two attempts.
-//
-//go:embed agent.plist
-var agentList string
-
-// agent returns the property list for launchd.
-func (s Spec) agent() string {
-	text := func(s string) string {
-		var e strings.Builder
-		_ = xml.EscapeText(&e, []byte(s)) // a strings.Builder does not fail
-		return "<string>" + e.String() + "</string>"
-	}
-	var command []string
-	for _, arg := range s.arguments() {
-		command = append(command, text(arg))
-	}
-	return strings.NewReplacer("@LABEL@", text(label), "@HOME@", text(s.Home),
-		"@COMMAND@", strings.Join(command, "\n\t\t"),
-		"@LOG@", text(filepath.Join(s.Home, "gateway.log"))).Replace(agentList)
 }

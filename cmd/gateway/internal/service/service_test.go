@@ -174,12 +174,24 @@ func TestOtherSystems(t *testing.T) {
 	}
 }
 
-// launchctl is a fake of launchd's command. It knows which agents are loaded.
+// launchctl is a fake of launchd's command. It knows which agents are loaded. As with launchd, an
+// agent that is unloaded ends later, and until then no agent of the same name can be loaded.
 const launchctl = `#!/bin/sh
-state=$STATE/$(basename "$2")
+agent=$STATE/io.github.gateway
 case $1 in
-bootout) [ -e "$state" ] && rm "$state" ;;
-bootstrap) grep -q "<true/>" "$3" && : >"$STATE/io.github.gateway" ;;
+bootout)
+	[ -e "$agent" ] || exit 3
+	rm "$agent"
+	echo 1 >"$STATE/ending"
+	exit 36
+	;;
+bootstrap)
+	if [ -e "$STATE/ending" ]; then
+		[ "$(cat "$STATE/ending")" = 1 ] && echo 2 >"$STATE/ending" || rm "$STATE/ending"
+		exit 5
+	fi
+	grep -q "<true/>" "$3" && : >"$agent"
+	;;
 esac
 `
 
