@@ -27,7 +27,8 @@ import (
 var buildDir = filepath.Join(os.TempDir(), "gateway-test-"+strconv.Itoa(os.Getpid()))
 
 // buildBinary builds the gateway once for all tests and returns the path of the binary. The
-// binary contains the fault points of package fault. Like a release, it does not use cgo.
+// binary contains the fault points of package fault. Like a release, it does not use cgo. Its
+// version is the same in each checkout.
 var buildBinary = sync.OnceValues(func() (string, error) {
 	if err := os.Mkdir(buildDir, 0o700); err != nil {
 		return "", err
@@ -36,8 +37,8 @@ var buildBinary = sync.OnceValues(func() (string, error) {
 	if runtime.GOOS == "windows" {
 		path += ".exe"
 	}
-	cmd := exec.Command("go", "build", "-tags", "faults", "-ldflags", "-s -w", "-o", path,
-		"gateway/cmd/gateway")
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-tags", "faults", "-ldflags", "-s -w",
+		"-o", path, "gateway/cmd/gateway")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
