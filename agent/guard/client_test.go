@@ -276,7 +276,8 @@ func TestDial(t *testing.T) {
 	}
 }
 
-// A machine may have no working IPv6, and a host more addresses of it than are tried.
+// TestDialBothFamilies checks that a host can be reached by IPv4 if IPv6 does not work, although
+// the host has more IPv6 addresses than are tried.
 func TestDialBothFamilies(t *testing.T) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {

@@ -38,7 +38,7 @@ type probation struct{ *Pool }
 
 // blame makes this process the owner of turns. If the previous process crashed, blame counts the
 // crash against the work that was under way: against the session on trial if there was one,
-// otherwise against all of it. started are the messages whose turns were about to begin.
+// otherwise against all of it. The turns of the messages in started were about to begin.
 func (pr *probation) blame(
 	tx *store.Tx, turns []session.Turn, started []bus.Received,
 ) error {

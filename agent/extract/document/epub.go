@@ -65,6 +65,7 @@ func (a *archive) spine() (names []string) {
 		}
 	})
 	pages := make(map[string]string) // names by id
+	// After an error the order has the pages before it.
 	_ = a.xml(opf, func(e *xml.StartElement, _, _ string) {
 		switch {
 		case e == nil || len(pages) > maxEntries:

@@ -43,7 +43,8 @@ func TestPDFErrors(t *testing.T) {
 	}
 }
 
-// The content of a page may have the data of an image. No byte of it is read as text.
+// TestPDFInlineImages checks that the data of an image within the content of a page is not read as
+// text.
 func TestPDFInlineImages(t *testing.T) {
 	for name, data := range map[string]string{
 		"string": "\x00\xff(\x80", "end of a string": ")\\", "hex": "<zz>", "dictionary": "<< >> ]",

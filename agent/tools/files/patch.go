@@ -497,7 +497,7 @@ func (h *hunk) place(f *finder, from int) (int, error) {
 		}
 		return len(f.lines), nil
 	}
-	// White space at the ends of lines, and the normal form, may differ if there is no exact place.
+	// If no place fits exactly, white space at the ends of lines and the normal form may differ.
 	for _, trimmed := range []bool{false, true} {
 		found, err := f.find(old, from, trimmed)
 		if err != nil {

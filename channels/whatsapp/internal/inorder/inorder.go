@@ -42,7 +42,7 @@ type name struct {
 	id     string
 }
 
-// A wait knows the messages of a sender who has a missing one.
+// A wait has the messages of one sender while at least one of them is missing.
 type wait struct {
 	sender   Sender
 	messages []message // in the order in which they came first
