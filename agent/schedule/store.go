@@ -261,8 +261,8 @@ func skipWaiting(tx *store.Tx, id int64, why string, now time.Time) error {
 	return store.Wrap(err, "schedule: skip runs of job %d", id)
 }
 
-// Resume ends a pause. Runs that were due in the meantime are skipped. A one-time job
-// whose time has passed is finished.
+// Resume ends a pause. Runs that were due in the meantime are skipped. It returns [ErrNoNextRun]
+// for a one-time job whose time has passed.
 func (s Store) Resume(tx *store.Tx, id int64, now time.Time) error {
 	j, err := Find(tx, id)
 	switch {
