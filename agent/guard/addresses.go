@@ -110,9 +110,6 @@ func embeddedIPv4(addr netip.Addr) netip.Addr {
 // isISATAP reports whether the lower half of an address is that of an ISATAP tunnel, which ends at
 // the IPv4 address in it (RFC 5214).
 func isISATAP(addr netip.Addr) bool {
-	if !addr.Is6() {
-		return false
-	}
-	b := addr.As16()
+	b := addr.As16() // b[10] of an IPv4 address is 0xff
 	return b[8]&^2 == 0 && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe
 }
