@@ -90,6 +90,49 @@ func TestPause(t *testing.T) {
 	}
 }
 
+// A job that is not paused can't be resumed, and one that has ended can't be paused. The attempt
+// changes nothing.
+func TestPauseAndResumeOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	j := w.add(job("x", w.every("1h")))
+	w.now = w.now.Add(90 * time.Minute)
+	w.must(w.alter(w.s.Resume, j))
+	w.look(0)
+	if n := len(w.texts()); n != 1 {
+		t.Errorf("%d runs, want the one that was due half an hour ago", n)
+	}
+	once := w.add(job("once", w.at("in 1h")))
+	w.look(time.Hour)
+	w.do(once)
+	err := w.alter(func(tx *store.Tx, id int64, now time.Time) error {
+		return w.s.Pause(tx, id, "", now)
+	}, once)
+	if !errors.Is(err, ErrNoNextRun) {
+		t.Errorf("Pause = %v, want %v", err, ErrNoNextRun)
+	}
+}
+
+// An interrupted run of a job that was paused meanwhile is not tried again.
+func TestInterruptedAndPaused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	j := w.add(job("x", w.every("1h")))
+	w.look(time.Hour)
+	w.texts()
+	if !w.begin(j) {
+		t.Fatal("it can't begin")
+	}
+	w.must(w.alter(func(tx *store.Tx, id int64, now time.Time) error {
+		return w.s.Pause(tx, id, "", now)
+	}, j))
+	run := w.newest(j).ID
+	w.tx(func(tx *store.Tx) error { return RetryRun(tx, run, w.now) })
+	w.look(time.Minute)
+	w.want()
+	w.wantRuns(j, Stopped)
+}
+
 func TestRemoveWhileItRuns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

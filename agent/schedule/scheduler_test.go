@@ -370,6 +370,16 @@ func TestHeartbeat(t *testing.T) {
 		t.Error("a heartbeat that has failed is tried again, want the next one to come")
 	}
 	// The chat and the interval of the heartbeat may change.
+	beats[0].To.Chat = "9"
+	w.restart()
+	w.look(0)
+	w.look(30 * time.Minute)
+	list = w.messages()
+	if len(list) != 1 || list[0].From.Chat != "9" {
+		t.Errorf("messages %+v, want one in the other chat, at the time from before", list)
+	}
+	w.texts()
+	w.do(&j)
 	beats[0].To.Chat = "8"
 	w.opts.Heartbeat = time.Hour
 	w.restart()
