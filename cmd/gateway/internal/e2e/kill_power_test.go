@@ -4,14 +4,20 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"gateway/bus"
 	"gateway/cmd/gateway/internal/app"
@@ -66,6 +72,40 @@ func TestPowerLossAfterCrashes(t *testing.T) {
 	tr.loses = true
 	tr.endAt("delivered", 1)
 	tr.settle()
+}
+
+// TestPowerLossAfterCall cuts the power right after a tool has returned. The database then has the
+// call, but not the result. The tool is not called again.
+func TestPowerLossAfterCall(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int64
+	book := func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		calls.Add(1)
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "booked"}}}, nil
+	}
+	server := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server {
+		return (*askingServer)(nil).server(book)
+	}, &sdk.StreamableHTTPOptions{Stateless: true}))
+	defer server.Close()
+	w := newWorld(t, worldOptions{answer: followOrders})
+	w.configure(quiet + "\nowners = [7]\n[mcp.nursery]\nurl = \"" + server.URL + "\"\n")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	p := w.start("GATEWAY_FAULT=stepped:2", "GATEWAY_SYNCED=1") // the first step is the call
+	p.ready()
+	if err := p.wait(ctx, func() bool { return p.logged("mcp server connected") > 0 }); err != nil {
+		t.Fatalf("waited for the server: %v\n%s", err, p.newest())
+	}
+	w.telegram.Say(7, 7, "DO mcp_nursery_book {}")
+	until(t, "the end of the gateway", p.done)
+	cutLog(t, filepath.Join(w.home, "gateway.db"))
+	p = w.start()
+	p.ready()
+	w.await("the answer", func() bool { return has(w.texts(7), "the tools said") })
+	p.kill()
+	if n := calls.Load(); n != 1 || !has(w.texts(7), "its outcome is unknown") {
+		t.Errorf("the tool was called %d times, want once, and the chat shows %q", n, w.texts(7))
+	}
 }
 
 // powerLossAfter kills p after a duration and removes unsynced data from its database. It returns
