@@ -28,10 +28,12 @@ func (r *renderer) neighbour(n ast.Node, next func(ast.Node) ast.Node,
 		shown := "x" // a letter when in doubt, because it is the harder case
 		switch s := s.(type) {
 		case *ast.Text:
-			if n.PreviousSibling() == s && (s.SoftLineBreak() || s.HardLineBreak()) {
+			text := cleaned(unescape(string(s.Segment.Value(r.src))))
+			// A line break follows its text, which is empty if n ends the line.
+			if (s.SoftLineBreak() || s.HardLineBreak()) && (n.PreviousSibling() == s || text == "") {
 				return '\n'
 			}
-			shown = cmp.Or(cleaned(unescape(string(s.Segment.Value(r.src)))), shown)
+			shown = cmp.Or(text, shown)
 		case *ast.CodeSpan, *ast.RawHTML:
 			// In a link, code becomes text: see codeSpan.
 			if r.w.active[link] == 0 {

@@ -154,6 +154,7 @@ func TestWhatsApp(t *testing.T) {
 		{"plural", "two *API*s, **3**D, un**believ**able", "two APIs, 3D, unbelievable"},
 		{"without spaces", "第**3**章，价格5**元**。", "第3章，价格5元。"},
 		{"two lines", "**a\nb**", "*a*\n*b*"},
+		{"end of a line", "**a**\nb _c_\\\nd ~~e~~  \nf", "*a*\nb _c_\nd ~e~\nf"},
 		{"blanks", "**a ** b", "\u200c*\u200c*a \u200c*\u200c* b"},
 		{"literal", `\*a\* \_b\_ \~c\~`, "\u200c*a* \u200c_b_ \u200c~c~"},
 		{"literal in style", `**a\*, b**`, "*a*\u200c, b*"},
