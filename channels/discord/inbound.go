@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/bwmarrin/discordgo"
@@ -80,6 +81,11 @@ func (t *translator) inbound(
 		in.Forwarded = "somebody" // Discord doesn't name the author
 	}
 	in.Text = body.label(t.vocabulary(where, body, t.me.ID).read(text))
+	// A post's first message has the id of its thread. Often only the title says what it is about.
+	if m.ID == where.ID && !strings.HasPrefix(in.Text, "/") {
+		title := channels.Clean(where.Name, channels.MaxName)
+		in.Text = strings.TrimSpace(title + "\n\n" + in.Text)
+	}
 	in.Attachments = body.files(m)
 	in.ReplyTo = t.quote(where, t.quoted(ctx, m))
 	in.Addressed = !in.Group || t.mentioned(where, body) || in.ReplyTo != nil && in.ReplyTo.Ours

@@ -3,6 +3,7 @@ package discord_test
 import (
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -211,6 +212,29 @@ func TestInbound(t *testing.T) {
 	}
 	if l := w.log.String(); !strings.Contains(l, "skipped") || strings.Contains(l, "PRIVATE") {
 		t.Errorf("the log does not say that something was skipped, or says too much:\n%s", l)
+	}
+}
+
+// People may ask in the title of a post. The first message of a post has the id of its thread.
+func TestPostTitle(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil, nil)
+	w.run(t)
+	for i, tt := range []struct{ text, want string }{
+		{"any idea?", "Is it *hot*?\n\nany idea?"}, {"", "Is it *hot*?"}, {"/status", "/status"},
+	} {
+		id := strconv.Itoa(6500000000000001000 + i)
+		w.AddThread(forum, id, "Is it *hot*?")
+		extra := fields{"id": id, "attachments": []fields{{"id": "7", "filename": "a.png"}}}
+		for range 2 {
+			w.Deliver(discordtest.Message{Channel: id, User: person, Text: tt.text, Extra: extra})
+			extra = fields{"attachments": extra["attachments"]}
+		}
+		got := w.received(t, 2*i+2)[2*i:]
+		if got[0].Text != tt.want || got[1].Text != tt.text {
+			t.Errorf("a post with the text %q is received as %q, and its second message as %q",
+				tt.text, got[0].Text, got[1].Text)
+		}
 	}
 }
 
