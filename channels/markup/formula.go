@@ -71,6 +71,9 @@ func (r *renderer) textBeside(n ast.Node, next func(ast.Node) ast.Node) string {
 		case *ast.Text:
 			text := string(s.Segment.Value(r.src))
 			if n.PreviousSibling() == s {
+				if s.SoftLineBreak() || s.HardLineBreak() {
+					return "" // n begins its line
+				}
 				text = text[max(0, len(text)-nearby):]
 			}
 			return cleaned(unescape(text[:min(nearby, len(text))]))

@@ -193,6 +193,8 @@ func TestTelegram(t *testing.T) {
 		{"ranges", "5~10 min, 周一~周五 or 20~30 min", "5~10 min, 周一~周五 or 20~30 min"},
 		{"product", "2*3*4 = 24", "2*3*4 = 24"},
 		{"product in bold", "**2*3*4 = 24**", "<b>2*3*4 = 24</b>"},
+		{"italics below a number", "Version 2\n*in May*\nTotal: x  \n*a, b*",
+			"Version 2\n<i>in May</i>\nTotal: x\n<i>a, b</i>"},
 		{"powers", "2**10 + 2**3", "2**10 + 2**3"},
 		{"variables", "5*x + 3*y, f(a*b) * g(c*d)", "5*x + 3*y, f(a*b) * g(c*d)"},
 		{"product in a table", "|a|\n|-|\n|2*3*4|", "<pre>a\n-----\n2*3*4</pre>"},
