@@ -39,7 +39,9 @@ func (t *translator) inbound(ctx context.Context, e *events.Message) (bus.Inboun
 		return bus.InboundMessage{}, false
 	}
 	m := unwrap(e.Message)
-	t.timers.note(ctx, info, m)
+	if !e.IsViewOnce { // of such a message only a label may be left, without the timer: see viewOnce
+		t.timers.note(ctx, info, m)
+	}
 	// Devices of one account see each other's messages. In the chat with itself the owner talks to
 	// the agent, and the gateway's own messages come back.
 	if info.IsFromMe {

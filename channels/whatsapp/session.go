@@ -258,7 +258,7 @@ func (s *session) handle(ctx, life context.Context, evt any) (ok bool) {
 // viewOnce stores a label for a view-once message, because linked devices never get its content.
 func (s *session) viewOnce(ctx context.Context, e *events.UndecryptableMessage) bool {
 	text := "[view-once message: WhatsApp shows it on the phone only, not to linked devices]"
-	return ctx.Err() == nil && s.tryMessage(ctx, &events.Message{Info: e.Info,
+	return ctx.Err() == nil && s.tryMessage(ctx, &events.Message{Info: e.Info, IsViewOnce: true,
 		Message: &waE2E.Message{Conversation: &text}})
 }
 

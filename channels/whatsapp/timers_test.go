@@ -81,6 +81,9 @@ func TestTimers(t *testing.T) {
 	w.wantExpires("no timer", "", 0)
 	w.tell(expiring("secret", 86400))
 	w.wantExpires("a message with a timer", "", 86400)
+	w.ada.ViewOnce()
+	w.receive(3)
+	w.wantExpires("a message without content", "", 86400)
 	w.tell(&waE2E.Message{EphemeralMessage: &waE2E.FutureProofMessage{
 		Message: expiring("wrapped", 604800)}})
 	w.wantExpires("an older client", "", 604800)
