@@ -106,7 +106,8 @@ func (a *alwaysRunning) Send(ctx context.Context, part bus.Part) (string, error)
 		id, err := a.Channel.Send(ctx, part)
 		a.mu.Lock()
 		again := err != nil && a.taken && time.Since(a.since) < 5*time.Second &&
-			strings.Contains(err.Error(), "not connected to WhatsApp")
+			(strings.Contains(err.Error(), "not connected to WhatsApp") ||
+				strings.Contains(err.Error(), "websocket disconnected"))
 		a.mu.Unlock()
 		if !again {
 			return id, err
