@@ -13,6 +13,7 @@
 package markup
 
 import (
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -31,12 +32,31 @@ var markdown = parser.NewParser(
 		util.Prioritized(eastAsian{extension.NewStrikethroughParser(), '~'}, 500),
 		util.Prioritized(spoilerParser{}, 500),
 		// A bare link is shown unchanged, and the characters in it are not markup.
-		util.Prioritized(extension.NewLinkifyParser(), 999),
+		util.Prioritized(extension.NewLinkifyParser(
+			extension.WithLinkifyURLRegexp(bareLink)), 999),
 	)...),
 	parser.WithParagraphTransformers(append(parser.DefaultParagraphTransformers(),
 		util.Prioritized(extension.NewTableParagraphTransformer(), 200),
 	)...),
 	parser.WithASTTransformers(util.Prioritized(extension.NewTableASTTransformer(), 0)),
+)
+
+// bareLink matches an address without a label. The library's own pattern has only ASCII characters.
+// In scripts without spaces, text may follow an address directly. So their characters belong to it
+// only after a separator, as in https://ja.wikipedia.org/wiki/日本.
+var bareLink = regexp.MustCompile(`^(?:http|https|ftp)://[-a-zA-Z0-9@:%._+~#=]{1,256}\.[a-z]+` +
+	`(?::\d+)?(?:[/#?]` + unspaced + `*(?:[/#?=&_(-]` + unspaced + `+|` + spaced + `)*)?`)
+
+const (
+	// unspaced matches a character of a script without spaces, or of Korean, whose particles follow
+	// a word directly: Thai, Lao, Myanmar, Khmer, Hangul, kana and ideographs.
+	unspaced = `[\x{e00}-\x{eff}\x{1000}-\x{109f}\x{1100}-\x{11ff}\x{1780}-\x{17ff}` +
+		`\x{3005}-\x{3007}\x{3041}-\x{a4cf}\x{ac00}-\x{d7ff}\x{f900}-\x{faff}\x{20000}-\x{3ffff}]`
+
+	// spaced matches an ASCII character of an address, or a letter of another script. It leaves out
+	// the punctuation of Arabic and of Indian scripts.
+	spaced = `[-a-zA-Z0-9@:%_+.~#$!?&/=();,'">^{}\[\]` + "`" +
+		`\x{c0}-\x{60b}\x{620}-\x{6d3}\x{6d5}-\x{963}\x{966}-\x{dff}\x{1e00}-\x{1fff}]`
 )
 
 // render renders md in a dialect.
