@@ -194,9 +194,27 @@ func discordText(w *writer, address string, follows bool) string {
 	case strings.Trim(rest, `.,:;"')]`) == "":
 		return scheme + `:\/\/` + rest
 	case follows && !strings.Contains(rest, ">"):
-		return "<" + scheme + "://" + rest + ">"
+		inner := withoutPunctuation(rest)
+		return "<" + scheme + "://" + inner + ">" + rest[len(inner):]
 	}
 	return scheme + "://" + rest
+}
+
+// withoutPunctuation returns an address without the punctuation after it, and without brackets at
+// its end that have no partner in it.
+func withoutPunctuation(address string) string {
+	unopened := map[byte]int{ // closing brackets without a partner
+		')': strings.Count(address, ")") - strings.Count(address, "("),
+		']': strings.Count(address, "]") - strings.Count(address, "["),
+	}
+	for end := len(address); ; end-- {
+		switch c := address[end-1]; {
+		case unopened[c] > 0:
+			unopened[c]--
+		case strings.IndexByte(`.,:;"'`, c) < 0:
+			return address[:end]
+		}
+	}
 }
 
 // discordAddress returns an address in a form that does not end the surrounding construct.

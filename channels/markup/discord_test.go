@@ -324,6 +324,9 @@ func TestDiscord(t *testing.T) {
 		{"bare link", "see http://a.b/c_d_e.", "see http://a.b/c_d_e."},
 		{"bold link", "**http://a.b/c**", "**http://a.b/c**"},
 		{"link before a style", "http://a.b/c <http://d>*e*", "http://a.b/c <http://d>*e*"},
+		{"quoted link before a style",
+			`"http://a.b/c" **d** (e:http://a.b/c). **f** =http://a.b/c_(d) *g*`,
+			`"<http://a.b/c>" **d** (e:<http://a.b/c>). **f** =<http://a.b/c_(d)> _g_`},
 		{"other scripts", "https://de.wikipedia.org/wiki/Österreich, https://a.ru/Москва_(город) _b_\n" +
 			"https://a.jp/日本_語?q=東京\nhttps://a.cn/b。 https://a.cn/b看这里",
 			"https://de.wikipedia.org/wiki/Österreich, https://a.ru/Москва_(город) _b_\n" +
