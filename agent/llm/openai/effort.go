@@ -12,31 +12,16 @@ import (
 // efforts maps an effort to the fields of a request that make a model think for longer or shorter.
 type efforts map[llm.Effort]map[string]json.RawMessage
 
-// list returns the efforts that the model has.
-func (e efforts) list() (list []llm.Effort) {
-	for _, effort := range llm.AllEfforts {
-		if e[effort] != nil {
-			list = append(list, effort)
-		}
-	}
-	return list
-}
-
-// of returns fields with the fields for an effort. The latter replace the configured ones. If the
-// model does not have the effort, it returns fields unchanged.
+// of returns fields with the fields for an effort of e. The latter replace the configured ones.
 func (e efforts) of(
 	effort llm.Effort, fields map[string]json.RawMessage,
 ) map[string]json.RawMessage {
-	own := e[effort]
-	if own == nil {
-		return fields
-	}
 	all := make(map[string]json.RawMessage)
 	maps.Copy(all, fields)
 	for _, name := range []string{"reasoning_effort", "reasoning", "thinking"} {
 		delete(all, name)
 	}
-	maps.Copy(all, own)
+	maps.Copy(all, e[effort])
 	return all
 }
 

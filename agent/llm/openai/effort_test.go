@@ -55,8 +55,8 @@ func TestEfforts(t *testing.T) {
 			Fields: map[string]json.RawMessage{"top_p": json.RawMessage("0.5")}})
 		for i, effort := range llm.AllEfforts {
 			got := "-"
-			if m.think[effort] != nil {
-				fields := m.think.of(effort, m.fields)
+			if m.hasEffort(effort) {
+				fields := m.effortFields(effort)
 				delete(fields, "top_p")
 				text, err := json.Marshal(fields)
 				if err != nil {
@@ -84,11 +84,46 @@ func TestConfiguredEffort(t *testing.T) {
 		if got := fmt.Sprint(m.Efforts()); got != offered {
 			t.Errorf("configured %s: the efforts are %s, want %s", configured, got, offered)
 		}
-		if got := m.think.of(llm.EffortHigh, m.fields)["reasoning_effort"]; string(got) != sent {
+		if got := m.effortFields(llm.EffortHigh)["reasoning_effort"]; string(got) != sent {
 			t.Errorf("configured %s: high is sent as %s, want %s", configured, got, sent)
 		}
 		if got := string(fields["reasoning_effort"]); got != configured {
 			t.Errorf("the configured effort has become %s", got)
+		}
+	}
+}
+
+// A model that refuses an effort is asked without it, and no longer offers it.
+func TestRefusedEffort(t *testing.T) {
+	for _, tt := range []struct {
+		configured, refused, message, left string
+		effort                             llm.Effort
+	}{
+		// Ollama. See https://github.com/CherryHQ/cherry-studio/pull/18744.
+		{`"none"`, "high", `"gemma3:4b" does not support thinking`, "[off low]", llm.EffortHigh},
+		// An older Ollama. See https://github.com/ollama/ollama/issues/12561.
+		{`"none"`, "low", `think value "low" is not supported for this model`, "[off high]",
+			llm.EffortLow},
+		// Azure.
+		{`"medium"`, "none", "Unsupported value: 'reasoning_effort' does not support 'none' with " +
+			"this model. Supported values are: 'minimal', 'low', 'medium', and 'high'.", "[low high]",
+			llm.EffortOff},
+	} {
+		m, refused := strict(t, "m", tt.refused, tt.message)
+		m.fields = map[string]json.RawMessage{"reasoning_effort": json.RawMessage(tt.configured)}
+		m.think = newEfforts("none", "low", "high")
+		for range 2 {
+			req := ask("hello")
+			req.Effort = tt.effort
+			if text, _, err := collect(t.Context(), m, req); err != nil || text != "done" {
+				t.Errorf("%s: got %q, %v", tt.message, text, err)
+			}
+		}
+		if n := refused(); n != 1 {
+			t.Errorf("%s: %d requests were refused, want 1", tt.message, n)
+		}
+		if got := fmt.Sprint(m.Efforts()); got != tt.left {
+			t.Errorf("%s: it still offers %s, want %s", tt.message, got, tt.left)
 		}
 	}
 }

@@ -109,7 +109,14 @@ const (
 	mistral                            // it is a model of Mistral, see isMistral
 	noReasoning                        // with tools, reasoning must be switched off
 	reasoningBack                      // see Options.ReasoningBack
+	noEffortOff                        // the model refuses this effort, as the next two
+	noEffortLow
+	noEffortHigh
 )
+
+// noEffort has the lesson that a model refuses an effort.
+var noEffort = map[llm.Effort]uint32{llm.EffortOff: noEffortOff, llm.EffortLow: noEffortLow,
+	llm.EffortHigh: noEffortHigh}
 
 var _ llm.Model = (*Model)(nil)
 
@@ -150,8 +157,28 @@ func New(name, id string, opts *Options) *Model {
 // Name returns the name under which the model is configured.
 func (m *Model) Name() string { return m.Caller.Name }
 
-// Efforts returns the efforts that the model supports.
-func (m *Model) Efforts() []llm.Effort { return m.think.list() }
+// Efforts returns the efforts that the model supports, as far as it has not refused them.
+func (m *Model) Efforts() (list []llm.Effort) {
+	for _, effort := range llm.AllEfforts {
+		if m.hasEffort(effort) {
+			list = append(list, effort)
+		}
+	}
+	return list
+}
+
+// hasEffort reports whether the model has an effort, and has not refused it.
+func (m *Model) hasEffort(effort llm.Effort) bool {
+	return m.think[effort] != nil && m.lessons.Load()&noEffort[effort] == 0
+}
+
+// effortFields returns the fields of a request with an effort.
+func (m *Model) effortFields(effort llm.Effort) map[string]json.RawMessage {
+	if !m.hasEffort(effort) {
+		return m.fields
+	}
+	return m.think.of(effort, m.fields)
+}
 
 // Stream implements [llm.Model].
 func (m *Model) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event, error] {

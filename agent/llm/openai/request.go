@@ -85,7 +85,7 @@ func (m *Model) body(req llm.Request) (outgoing, error) {
 	} else {
 		w.MaxTokens = req.MaxOutput
 	}
-	fields := m.think.of(req.Effort, m.fields)
+	fields := m.effortFields(req.Effort)
 	noReasons := m.quirks.toolsWithoutReasoning || lessons&noReasoning != 0
 	if fields["reasoning_effort"] == nil && noReasons && len(req.Tools) > 0 {
 		w.ReasoningEffort = "none"
@@ -158,8 +158,12 @@ func (m *Model) lessonOf(req llm.Request, err error) uint32 {
 	// OpenAI's newer models reason by default, and their chat API then takes no tools. They have many
 	// names, on Azure and behind proxies, too.
 	case len(req.Tools) > 0 && strings.Contains(words, "set reasoning_effort to 'none'") &&
-		m.think.of(req.Effort, m.fields)["reasoning_effort"] == nil:
+		m.effortFields(req.Effort)["reasoning_effort"] == nil:
 		return noReasoning
+	// Ollama has many models that can't think, and each maker its own words for efforts.
+	case m.hasEffort(req.Effort) && wire.ContainsAny(words, "reasoning_effort",
+		"does not support thinking", "think value"):
+		return noEffort[req.Effort]
 	// Each year brings models that want this, such as Xiaomi's MiMo.
 	case !m.quirks.reasoningBack && strings.Contains(words, "reasoning_content") &&
 		wire.ContainsAny(words, "must be passed back", "is missing in assistant"):
