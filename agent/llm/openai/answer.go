@@ -133,6 +133,7 @@ func isBroken(reason string) bool {
 	switch reason {
 	case "error", // OpenRouter, Mistral
 		"insufficient_system_resource", // DeepSeek
+		"abort",                        // vLLM, when it stops
 		"network_error":                // GLM
 		return true
 	}

@@ -258,6 +258,9 @@ func TestErrorFrame(t *testing.T) {
 			strings.Replace(stop, "stop", "insufficient_system_resource", 1)}, llm.Unavailable},
 		"GLM breaks off": {[]string{content("x"),
 			strings.Replace(stop, "stop", "network_error", 1)}, llm.Unavailable},
+		// vLLM, when it stops. See https://github.com/vllm-project/vllm/issues/57082.
+		"the server aborts": {[]string{content("x"),
+			strings.Replace(stop, "stop", "abort", 1)}, llm.Unavailable},
 		// See https://github.com/coder/coder/pull/28470.
 		"Gemini drops a call": {[]string{content("I look."),
 			strings.Replace(stop, "stop", "function_call_filter: MALFORMED_FUNCTION_CALL", 1)},
