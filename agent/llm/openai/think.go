@@ -17,6 +17,8 @@ var otherThoughts = []string{
 	"[THINK]", "[/THINK]", // Magistral
 	"<seed:think>", "</seed:think>", // Seed
 	"◁think▷", "◁/think▷", // Kimi
+	"<thinking>", "</thinking>", // Amazon Nova
+	"<thought>", "</thought>", // Gemini, with include_thoughts
 }
 
 // A thinkSplitter separates visible text and reasoning in streamed content. A tag may be split over

@@ -45,6 +45,8 @@ func TestThink(t *testing.T) {
 		{"[THINK]a\n</think>[/THINK]b [THINK] c", "b [THINK] c", "a\n</think>"},
 		{"<seed:think>a</seed:think>b", "b", "a"},
 		{"◁think▷a◁/think▷\n\nb", "b", "a"},
+		{"<thinking>a </thinking>\n\nb", "b", "a "},
+		{"<thought>a\n</thought>b <thinking>", "b <thinking>", "a\n"},
 		{"see [THINK] and </seed:think>", "see [THINK] and </seed:think>", ""},
 		{"say `<think>`\nor\n</think>c", "c", "say `<think>`\nor\n"},
 	}
