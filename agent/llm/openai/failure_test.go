@@ -285,6 +285,9 @@ func TestErrorFrame(t *testing.T) {
 			`"error_code":50001}`}, llm.Unavailable},
 		"base_resp": {[]string{`data: {"id":"1","choices":null,"model":"","usage":{"total_tokens":0},` +
 			`"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}`}, llm.OutOfQuota},
+		// llama.cpp of 2025. See https://github.com/coddy-project/coddy-agent/pull/106.
+		"error field": {[]string{content("x"), `error: {"code":500,"message":"Context size has been ` +
+			`exceeded.","type":"server_error"}`}, llm.ContextTooLong},
 		"bare":       {[]string{content("x"), `{"error":{"message":"timed out"}}`}, llm.TimedOut},
 		"with event": {[]string{"event: error\n" + overloaded}, llm.Overloaded},
 		"nested": {[]string{`data: {"error":{"message":"Provider returned error","code":400,` +

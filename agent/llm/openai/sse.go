@@ -20,6 +20,7 @@ const (
 //
 // Every data line is one frame, because no chat completion API splits a frame over several lines. A
 // line that begins with { is data too, because some proxies put a bare JSON error into the stream.
+// llama.cpp of 2025 has a field of its own for an error.
 type frameReader struct {
 	src   *source
 	lines *bufio.Scanner
@@ -65,6 +66,7 @@ func (f *frameReader) Read(p []byte) (int, error) {
 
 var (
 	dataField  = []byte("data:")
+	errorField = []byte("error:")
 	byteOrder  = []byte("\xef\xbb\xbf")
 	errorStart = []byte(`{"error"`)
 	doneFrame  = []byte("[DONE]")
@@ -74,8 +76,11 @@ var (
 func (f *frameReader) frame(line []byte) []byte {
 	line = bytes.TrimPrefix(line, byteOrder)
 	payload, isData := bytes.CutPrefix(line, dataField)
+	failure, isError := bytes.CutPrefix(line, errorField)
 	payload = bytes.TrimSpace(payload)
 	switch {
+	case isError:
+		return fmt.Appendf(nil, "data: { \"error\": %s}\n", bytes.TrimSpace(failure))
 	case len(payload) == 0, !isData && payload[0] != '{':
 		return nil
 	case bytes.Equal(payload, doneFrame):

@@ -20,6 +20,7 @@ func TestFrameReader(t *testing.T) {
 		"after done":   {"data: a\ndata: [DONE]\ndata: b\n", "data: a\ndata: [DONE]\n"},
 		"error":        {`data: {"error":{}}` + "\n", `data: { "error":{}}` + "\n"},
 		"bare error":   {`{"error":1}` + "\n", `data: { "error":1}` + "\n"},
+		"error field":  {`error: {"a":1}` + "\n", `data: { "error": {"a":1}}` + "\n"},
 		"bare object":  {`{"a":1}` + "\n", `data: {"a":1}` + "\n"},
 		"long": {"data: " + strings.Repeat("x", 5*firstBuffer) + "\n",
 			"data: " + strings.Repeat("x", 5*firstBuffer) + "\n"},
