@@ -32,6 +32,10 @@ const (
 type Entry struct {
 	Name  string
 	Model llm.Model
+
+	// MaxOutput is the configured limit of an answer in tokens; 0: the provider's default. Only a
+	// [Chain] uses it.
+	MaxOutput int
 }
 
 // Options are the optional settings of a [Chain].
@@ -79,7 +83,9 @@ func (c *Chain) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event
 		models := c.order()
 		for i, l := range models {
 			t.more = i < len(models)-1
-			err = c.ask(ctx, l, req, t)
+			own := req
+			own.MaxOutput = c.maxOutput(l, req.MaxOutput)
+			err = c.ask(ctx, l, own, t)
 			if err == nil || t.broken || ctx.Err() != nil || forCaller(kindOf(err)) {
 				refusal = nil
 				break
@@ -95,6 +101,19 @@ func (c *Chain) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event
 			yield(llm.Event{}, err)
 		}
 	}
+}
+
+// maxOutput returns the limit of an answer for l if the caller asks for a limit. The caller knows
+// the preferred model only: its configured limit stands for that of l. Any other limit remains if l
+// has none or a greater one.
+func (c *Chain) maxOutput(l *link, asked int) int {
+	switch {
+	case asked == c.links[0].MaxOutput:
+		return l.MaxOutput
+	case asked == 0 || l.MaxOutput == 0:
+		return asked
+	}
+	return min(asked, l.MaxOutput)
 }
 
 // forCaller reports whether only the caller can resolve the error, by changing the conversation.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -354,7 +355,7 @@ func TestLogs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var buf bytes.Buffer
 		bad := llmtest.New("bad", llmtest.Fail(llm.Overloaded), llmtest.Fail(llm.Unauthorized))
-		c := New([]Entry{{"one", bad}, {"two", steady("b")}},
+		c := New([]Entry{{Name: "one", Model: bad}, {Name: "two", Model: steady("b")}},
 			&Options{Logger: slog.New(slog.NewTextHandler(&buf, nil))})
 		if _, _, err := collect(t.Context(), c); err != nil {
 			t.Fatal(err)
@@ -380,4 +381,24 @@ func TestNoModels(t *testing.T) {
 		}
 	}()
 	New(nil, nil)
+}
+
+// Each model has its own limit of an answer. One that the caller sets otherwise is not exceeded.
+func TestMaxOutput(t *testing.T) {
+	for _, tt := range []struct{ first, second, asked, want int }{
+		{64_000, 8000, 64_000, 8000}, {64_000, 0, 64_000, 0}, {0, 8000, 0, 8000}, {0, 0, 0, 0},
+		{64_000, 8000, 1500, 1500}, {64_000, 1000, 1500, 1000}, {64_000, 0, 1500, 1500},
+		{64_000, 8000, 0, 0},
+	} {
+		bad, good := always(llm.BadRequest, 0), steady("good")
+		c := New([]Entry{{"a", bad, tt.first}, {"b", good, tt.second}}, nil)
+		req := question
+		req.MaxOutput = tt.asked
+		for range c.Stream(t.Context(), req) {
+		}
+		got := []int{bad.Requests()[0].MaxOutput, good.Requests()[0].MaxOutput}
+		if want := []int{tt.asked, tt.want}; !slices.Equal(got, want) {
+			t.Errorf("%+v: the models were asked for %d tokens, want %d", tt, got, want)
+		}
+	}
 }

@@ -89,9 +89,11 @@ func TestKeysAllLimited(t *testing.T) {
 func TestKeysRefusedBesideLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limited, refused := steady("limited"), always(llm.Unauthorized, 0)
-		k := NewKeys("main", []Entry{{"key 1", limited}, {"key 2", refused}}, nil)
+		k := NewKeys("main", []Entry{{Name: "key 1", Model: limited},
+			{Name: "key 2", Model: refused}}, nil)
 		k.links[0].failed(llm.RateLimited, 20*time.Second, time.Now())
-		m := New([]Entry{{"main", k}, {"other", steady("other")}}, nil)
+		m := New([]Entry{{Name: "main", Model: k},
+			{Name: "other", Model: steady("other")}}, nil)
 		_, model, err := collect(t.Context(), m)
 		if model != "limited" || err != nil || calls(refused) != 1 {
 			t.Errorf("%q has answered, %v, after %d calls with the refused key", model, err, calls(refused))
@@ -103,8 +105,9 @@ func TestKeysRefusedBesideLimited(t *testing.T) {
 func TestKeysLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		m := NewKeys("main", []Entry{{"key 1", always(llm.Unauthorized, 0)},
-			{"key 2", steady("good")}}, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		m := NewKeys("main", []Entry{{Name: "key 1", Model: always(llm.Unauthorized, 0)},
+			{Name: "key 2", Model: steady("good")}},
+			&Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		if _, _, err := collect(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,8 @@ func newModel(cfg *config.Config, name string, log *slog.Logger) llm.Model {
 	var entries []failover.Entry
 	for _, name := range cfg.WithFallbacks(name) {
 		m := cfg.Models[name]
-		entries = append(entries, failover.Entry{Name: name, Model: anyKey(name, &m, log)})
+		entries = append(entries, failover.Entry{Name: name, Model: anyKey(name, &m, log),
+			MaxOutput: m.MaxOutput})
 	}
 	return failover.New(entries, &failover.Options{Logger: log})
 }

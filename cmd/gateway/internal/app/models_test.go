@@ -1,6 +1,12 @@
 package app
 
 import (
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"testing"
 
 	"gateway/agent/llm"
@@ -38,5 +44,42 @@ func TestPrices(t *testing.T) {
 		if got := price("a", test.usage); got != test.want {
 			t.Errorf("%+v costs %v, want %v", test.usage, got, test.want)
 		}
+	}
+}
+
+// A fallback gets its own max_output, not that of the model in whose place it answers.
+func TestFallbackMaxOutput(t *testing.T) {
+	var asked []int
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body struct {
+			Model string
+			Max   int `json:"max_tokens"`
+		}
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			t.Error(err)
+		}
+		if asked = append(asked, body.Max); body.Model == "big" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, `data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}
+`)
+	}))
+	defer server.Close()
+	model := config.Model{Provider: "openai", BaseURL: server.URL, Temperature: -1}
+	main, small := model, model
+	main.Model, main.MaxOutput, main.Fallback = "big", 64_000, []string{"small"}
+	small.Model, small.MaxOutput = "little", 8000
+	cfg := &config.Config{Models: map[string]config.Model{"main": main, "small": small}}
+	req := llm.Request{MaxOutput: main.MaxOutput,
+		Messages: []llm.Message{{Role: llm.User, Text: "hi"}}}
+	for _, err := range newModel(cfg, "main", slog.New(slog.DiscardHandler)).Stream(t.Context(), req) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if want := []int{64_000, 8000}; !slices.Equal(asked, want) {
+		t.Errorf("the models were asked for %d tokens, want %d", asked, want)
 	}
 }
