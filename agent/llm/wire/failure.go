@@ -231,6 +231,7 @@ var (
 		"key limit exceeded",              // OpenRouter
 		"balance is insufficient", "余额不足", // SiliconFlow, GLM
 		"monthly spending limit", "billing_not_active", // Fireworks, OpenAI
+		"budget has been exceeded", "budget_exceeded", // LiteLLM: the budget of its key
 	}
 	refusedWords = []string{
 		"content_filter", "content_policy", "content management policy", "responsibleai",
@@ -273,7 +274,12 @@ var (
 	}
 	// Groq checks the answers of its models, and blames the request for a wrong one.
 	wrongAnswerWords = []string{"tool_use_failed", "tool call validation failed", "failed_generation"}
-	keyWords         = []string{
+	// Not all providers answer 404 if they do not have a model.
+	modelWords = []string{
+		"not a valid model id", "model not exist", "model does not exist", // OpenRouter, DeepSeek
+		"has been decommissioned", "invalid model:", "invalid model name", // Groq, Mistral, LiteLLM
+	}
+	keyWords = []string{
 		"api key not valid", "api_key_invalid", "invalid_api_key", "invalid api key",
 		"incorrect api key", "authentication_error", "api key expired",
 	}
@@ -296,8 +302,11 @@ func (f *Failure) Kind() llm.Kind {
 	case f.Status == http.StatusUnauthorized,
 		f.Status < 500 && ContainsAny(words, keyWords...):
 		return llm.Unauthorized
-	case strings.Contains(words, "location is not supported"): // Gemini
+	case ContainsAny(words, "location is not supported", // Gemini
+		"organization has been disabled"): // Anthropic
 		return llm.Forbidden
+	case f.Status == http.StatusBadRequest && ContainsAny(words, modelWords...): // may name vision
+		return llm.NotFound
 	case strings.Contains(words, "overloaded"):
 		return llm.Overloaded
 	case f.isBadRequest() && ContainsAny(words, thoughtWords...) &&

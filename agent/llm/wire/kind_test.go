@@ -65,6 +65,40 @@ func TestQuotaWords(t *testing.T) {
 			`"status":"RESOURCE_EXHAUSTED"}}]`})
 }
 
+// A proxy's own budget is spent. See https://github.com/BerriAI/litellm/issues/14144 and
+// https://github.com/BerriAI/litellm/issues/36729.
+func TestBudgetOfProxy(t *testing.T) {
+	check(t, llm.OutOfQuota,
+		refusal{400, `{"error":{"message":"Budget has been exceeded! Current cost: 0.0010747, Max ` +
+			`budget: 0.0","type":"auth_error","param":null,"code":400}}`},
+		refusal{429, `{"error":{"message":"Your AI usage allowance has been reached.",` +
+			`"type":"budget_exceeded","param":null,"code":"429"}}`})
+}
+
+// Models that a provider does not have, or not any more, if it answers with the status 400. The
+// name of the model may contain other words that matter.
+func TestUnknownModels(t *testing.T) {
+	check(t, llm.NotFound,
+		// OpenRouter. See https://github.com/sipeed/picoclaw/issues/1790.
+		refusal{400, `{"error":{"message":"llama-3.2-vision:free is not a valid model ID","code":400}}`},
+		// DeepSeek. See https://github.com/langbot-app/LangBot/issues/1643.
+		refusal{400, `{"error":{"message":"Model Not Exist","type":"invalid_request_error",` +
+			`"param":null,"code":"invalid_request_error"}}`},
+		// Groq. See https://github.com/bklieger-groq/stockbot-on-groq/issues/59.
+		refusal{400, `{"error":{"message":"The model ` + "`llama3-70b-8192`" + ` has been ` +
+			`decommissioned and is no longer supported. Please refer to ` +
+			`https://console.groq.com/docs/deprecations for a recommendation on which model to use ` +
+			`instead.","type":"invalid_request_error","code":"model_decommissioned"}}`},
+		// Mistral. See https://github.com/tmc/langchaingo/issues/1233.
+		refusal{400, `{"object":"error","message":"Invalid model: x","type":"invalid_model",` +
+			`"param":null,"code":"1500"}`},
+		// LiteLLM and SiliconFlow.
+		refusal{400, `{"error":{"message":"Invalid model name passed in model=gpt-9. Call ` +
+			"`/v1/models` to view available models for your key.\",\"type\":\"invalid_request_error\"," +
+			`"param":"model","code":"400"}}`},
+		refusal{400, `{"code":20012,"message":"Model does not exist. Please check it carefully."}`})
+}
+
 // Content filters that answer with the status of another error.
 func TestFilterWords(t *testing.T) {
 	check(t, llm.ContentRefused,
@@ -92,6 +126,9 @@ func TestMisleadingStatus(t *testing.T) {
 	// See https://github.com/PublicAffairs/openai-gemini/issues/4.
 	check(t, llm.Forbidden, refusal{400, `[{"error":{"code":400,"message":"User location is not ` +
 		`supported for the API use.","status":"FAILED_PRECONDITION"}}]`})
+	// See https://github.com/anthropics/claude-code/issues/72457.
+	check(t, llm.Forbidden, refusal{400, `{"type":"error","error":{"type":"invalid_request_error",` +
+		`"message":"This organization has been disabled."},"request_id":"req_1"}`})
 	check(t, llm.Unavailable,
 		// See https://github.com/google-gemini/gemini-cli/issues/20309.
 		refusal{499, `[{"error":{"code":499,"message":"The operation was cancelled.",` +
