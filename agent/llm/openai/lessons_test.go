@@ -80,6 +80,40 @@ func TestWantedFields(t *testing.T) {
 	}
 }
 
+// Proxies in front of Claude refuse an empty text beside calls of tools. See
+// https://github.com/NousResearch/hermes-agent/issues/31583.
+func TestEmptyTextIsLearned(t *testing.T) {
+	refused := 0
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body struct{ Messages []struct{ Content *string } }
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			t.Error(err)
+		}
+		for _, m := range body.Messages {
+			if m.Content != nil && strings.TrimSpace(*m.Content) == "" {
+				refused++
+				w.WriteHeader(http.StatusBadRequest)
+				fmt.Fprint(w, `{"error":{"message":"messages: text content blocks must be non-empty"}}`)
+				return
+			}
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, content("done")+"\n\ndata: [DONE]\n\n")
+	}))
+	defer srv.Close()
+	m := New("test", "m", &Options{BaseURL: srv.URL, HTTP: srv.Client()})
+	for _, said := range []string{"", "\n\n"} {
+		req := conversation(nil)
+		req.Messages[2].Text, req.Messages[3].Text = said, "seen"
+		if text, _, err := collect(t.Context(), m, req); err != nil || text != "done" {
+			t.Errorf("got %q, %v", text, err)
+		}
+	}
+	if refused != 1 {
+		t.Errorf("%d requests were refused, want 1", refused)
+	}
+}
+
 // Mistral's models want an answer between the results of tools and a message of the user. If their
 // name does not tell, llama.cpp's error does. See
 // https://github.com/eclipse-theia/theia/issues/17104.

@@ -109,6 +109,7 @@ const (
 	mistral                            // it is a model of Mistral, see isMistral
 	noReasoning                        // with tools, reasoning must be switched off
 	reasoningBack                      // see Options.ReasoningBack
+	noEmptyText                        // calls have no text instead of an empty one
 	noEffortOff                        // the model refuses this effort, as the next two
 	noEffortLow
 	noEffortHigh

@@ -168,6 +168,8 @@ func (m *Model) lessonOf(req llm.Request, err error) uint32 {
 	case !m.quirks.reasoningBack && strings.Contains(words, "reasoning_content") &&
 		wire.ContainsAny(words, "must be passed back", "is missing in assistant"):
 		return reasoningBack
+	case strings.Contains(words, "text content blocks must"): // be non-empty, or contain something
+		return noEmptyText
 	// OpenAI wants to know who uses the newer models, but only if it streams their answers.
 	case strings.Contains(words, "must be verified to stream"):
 		return noStream
@@ -295,6 +297,10 @@ func (m *Model) message(msg llm.Message, ids map[string]string) (any, error) {
 	withExtra := own && !plain
 	w := wireMessage{Role: msg.Role, Content: contentOf(msg),
 		ToolCallID: cmp.Or(ids[msg.ToolCallID], msg.ToolCallID)}
+	if len(msg.ToolCalls) > 0 && m.lessons.Load()&noEmptyText != 0 &&
+		strings.TrimSpace(msg.Text) == "" {
+		w.Content = nil
+	}
 	for i, c := range msg.ToolCalls {
 		call := sentCall(c, own)
 		if m.isMistral() {
