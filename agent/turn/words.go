@@ -101,8 +101,8 @@ func ErrorText(err error) string {
 			"Start a new one with /new. If that does not help, the person who runs me finds the " +
 			"reason in the log and must correct the configuration."
 	case llm.OutOfQuota:
-		return "The account at the language model's provider has no credit left, or has reached its " +
-			"spending limit. Its owner must top it up or raise the limit."
+		return "The account at the language model's provider has no credit left, or has reached a " +
+			"limit on its spending or on free requests per day. Its owner must top it up or raise the limit."
 	case llm.ContextTooLong:
 		return "This conversation has become too long for the language model. " +
 			"Start a new one with /new."

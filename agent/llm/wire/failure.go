@@ -110,7 +110,12 @@ func (f *Failure) read(object map[string]json.RawMessage) {
 	if f.Code == "" && !IsEmpty(object["type"]) {
 		f.Code = TextOf(object["type"])
 	}
+	f.Code = strings.TrimSpace(f.Code + " " + string(dailyQuota.Find(object["details"])))
 }
+
+// dailyQuota matches the name of a limit of a day in the details of Gemini's errors. The message
+// does not tell that limit from one of a minute.
+var dailyQuota = regexp.MustCompile(`\b[A-Za-z]+PerDay[A-Za-z-]*`)
 
 // maxStatus is more than any HTTP status. Some providers have error numbers of their own, such as
 // 1113.
@@ -356,10 +361,12 @@ func (f *Failure) noImages(words string) bool {
 // short wait, too.
 var noFreeTier = regexp.MustCompile(`free_tier\w*, limit: 0\b`)
 
-// quota reports whether the account has no credit left. Gemini uses the same words for its limit
-// per minute, but then asks for a short wait.
+// quota reports whether the account has no credit left, or no free requests on this day. Gemini
+// uses the same words for its limit per minute, but then asks for a short wait. It does so for its
+// limit per day, too.
 func (f *Failure) quota(words string) bool {
-	if strings.Contains(words, "insufficient_quota") || noFreeTier.MatchString(words) {
+	if ContainsAny(words, "insufficient_quota", "perday", "free-models-per-day") ||
+		noFreeTier.MatchString(words) {
 		return true
 	}
 	return f.Status < 500 && f.After == 0 && ContainsAny(words, quotaWords...)

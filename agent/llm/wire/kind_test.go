@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,25 @@ func TestQuotaWords(t *testing.T) {
 			`exceeded for metric: generativelanguage.googleapis.com/generate_content_free_tier_` +
 			`input_token_count, limit: 0, model: gemini-2.5-pro\nPlease retry in 38.8s.",` +
 			`"status":"RESOURCE_EXHAUSTED"}}]`})
+}
+
+// The free requests of a day are used up. It does not help to wait for as long as Gemini asks. See
+// https://github.com/google-gemini/gemini-cli/issues/8437 and
+// https://github.com/Gitlawb/openclaude/issues/936.
+func TestDailyLimit(t *testing.T) {
+	const gemini = `[{"error":{"code":429,"message":"You exceeded your current quota, please check ` +
+		`your plan and billing details.\n* Quota exceeded for metric: generativelanguage.googleapis.` +
+		`com/generate_content_free_tier_requests, limit: 20, model: gemini-2.5-flash\nPlease retry ` +
+		`in 38.8s.","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.` +
+		`rpc.QuotaFailure","violations":[{"quotaMetric":"generativelanguage.googleapis.com/generate_` +
+		`content_free_tier_requests","quotaId":"GenerateRequestsPer%sPerProjectPerModel-FreeTier",` +
+		`"quotaValue":"20"}]},{"@type":"type.googleapis.com/google.rpc.RetryInfo",` +
+		`"retryDelay":"38s"}]}}]`
+	check(t, llm.OutOfQuota, refusal{429, fmt.Sprintf(gemini, "Day")},
+		refusal{429, `{"error":{"message":"Rate limit exceeded: free-models-per-day. Add 10 credits ` +
+			`to unlock 1000 free model requests per day","code":429,"metadata":{"headers":` +
+			`{"X-RateLimit-Limit":"50","X-RateLimit-Remaining":"0"}}}}`})
+	check(t, llm.RateLimited, refusal{429, fmt.Sprintf(gemini, "Minute")})
 }
 
 // A proxy's own budget is spent. See https://github.com/BerriAI/litellm/issues/14144 and
