@@ -15,6 +15,8 @@ const (
 	idleConns  = 512 // idle connections per provider
 	idleLimit  = 90 * time.Second
 	keepAlives = 30 * time.Second
+	pingAfter  = 15 * time.Second // silence after which an HTTP/2 connection is checked
+	pingLimit  = 10 * time.Second
 
 	maxRedirects = 5
 
@@ -48,6 +50,8 @@ func NewClient() *http.Client {
 		},
 		TLSHandshakeTimeout: dialLimit,
 		ForceAttemptHTTP2:   true,
+		// Otherwise each further call would use a connection that is dead.
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingLimit},
 		MaxIdleConns:        2 * idleConns,
 		MaxIdleConnsPerHost: idleConns,
 		IdleConnTimeout:     idleLimit,
