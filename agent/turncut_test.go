@@ -58,6 +58,21 @@ func TestCutOffCalls(t *testing.T) {
 	}
 }
 
+// An answer that the limit cuts off goes on, also if texts before earlier calls were cut off.
+func TestCutOffAfterCalls(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		cut := llmtest.Say("part ")
+		cut.Finish = llm.FinishLength
+		w.tools(act("look", tool.Pure, always("seen")))
+		w.model.Queue(cut, cut, cut, llmtest.Call("look", `{}`), cut, llmtest.Say("and end"))
+		w.start()
+		w.say("a", "hello")
+		w.wantQuiet()
+		w.wantAnswers("a", "part and end")
+	})
+}
+
 // An image that does not fit into the model's context window is left out when nothing else helps.
 func TestImageLongerThanContext(t *testing.T) {
 	t.Parallel()

@@ -247,6 +247,7 @@ func (t *runner) step(ctx context.Context, resp *llm.Response) (done bool, err e
 		if err := t.round.useTools(ctx, m); err != nil {
 			return false, err
 		}
+		t.continued = 0
 		return false, t.boundary(ctx)
 
 	case resp.Finish == llm.FinishFiltered:
