@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"encoding/json"
 	"testing"
 
 	"gateway/agent/llm"
@@ -65,6 +66,24 @@ func TestRepeatedCalls(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) { checkDeltas(t, tt.deltas, tt.want) })
+	}
+}
+
+// Some servers leave marks of the model's own format in the name of a tool. See
+// https://github.com/vllm-project/vllm/issues/32587, https://github.com/tontinton/maki/pull/518 and
+// https://github.com/amd/gaia/issues/3742.
+func TestNamesOfCalls(t *testing.T) {
+	for written, want := range map[string]string{
+		"look<|channel|>commentary": "look", "functions.look": "look", " look\n": "look",
+		"functions.look<|constrain|>json": "look", "functions": "functions",
+		"<|channel|>analysis": "<|channel|>analysis", "functions.": "functions.",
+	} {
+		text, err := json.Marshal(written)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkDeltas(t, []string{`[{"id":"a","function":{"name":` + string(text) +
+			`,"arguments":"{}"}}]`}, []string{"a " + want + " {}"})
 	}
 }
 

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"iter"
@@ -174,8 +175,16 @@ func (c *callDelta) UnmarshalJSON(b []byte) error {
 		}
 		return nil
 	})
-	c.Name, c.Arguments = function.Name, function.Arguments
+	c.Name, c.Arguments = calledName(function.Name), function.Arguments
 	return err
+}
+
+// calledName returns the name of a tool without marks of the model's own format, which some servers
+// leave in it: a mark of a channel behind it, or the name space of all tools before it.
+func calledName(written string) string {
+	name, _, _ := strings.Cut(written, "<|")
+	name = strings.TrimPrefix(strings.TrimSpace(name), "functions.")
+	return cmp.Or(name, written)
 }
 
 // ignored is the type of known fields that are not used.
