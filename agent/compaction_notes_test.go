@@ -123,6 +123,30 @@ func TestNotesOfAModelThatThinks(t *testing.T) {
 	})
 }
 
+// Notes that the provider's filter breaks off lack most of the conversation, so the beginnings of
+// its messages take their place.
+func TestFilteredNotes(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.long("a")
+		w.deps.Notes = llmtest.Func("notes", func(llm.Request) llmtest.Step {
+			step := llmtest.Say("- 2026-11-22: The room costs 1")
+			step.Finish = llm.FinishFiltered
+			return step
+		})
+		w.start()
+		w.say("a", "what now")
+		for _, text := range w.entries("a") {
+			if !strings.HasPrefix(text, "[No notes could be made of this part") {
+				t.Errorf("the notes are %q", text)
+			}
+		}
+		if len(w.entries("a")) == 0 {
+			t.Error("there are no notes")
+		}
+	})
+}
+
 // The tokens of a call for notes that breaks off are counted, too. Otherwise people could exceed
 // their budget by stopping the call again and again. After /forget the tokens are counted for no
 // person.

@@ -173,6 +173,9 @@ func (s *Summarizer) notesOf(
 		size = min(size, prompt.TextSize(notesRequest(entries, s.Zone, size).Messages)) / 2
 		resp, err = s.ask(ctx, who, notesRequest(entries, s.Zone, size))
 	}
+	if err == nil && resp.Finish == llm.FinishFiltered { // most of the notes are missing
+		err = &llm.Error{Kind: llm.ContentRefused, Model: resp.Model}
+	}
 	switch {
 	case err == nil && resp.Message.Text != "":
 		return keptNotes(wholeLines(resp), entries), nil
