@@ -90,6 +90,26 @@ func TestCompactionAfterATurn(t *testing.T) {
 	})
 }
 
+// What a model has thought counts as a part of its answer, but does not fill the next prompt.
+func TestNoCompactionForThoughts(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		m := llmtest.Func("thinker", func(llm.Request) llmtest.Step {
+			step := llmtest.Say("fine")
+			step.Usage = llm.Usage{Input: 900, Output: 6000}
+			return step
+		})
+		w.deps.Model = checked{m, w.t}
+		w.opts.ContextWindow, w.opts.MaxOutput = 8192, 1024
+		w.start()
+		w.talks("a", 0, 10)
+		w.wantQuiet()
+		if notes := w.entries("a"); len(notes) > 0 {
+			t.Errorf("a short conversation has become notes: %q", notes)
+		}
+	})
+}
+
 // Pitfall: "messages that arrive while a summary is written are cut off with it".
 func TestMessagesDuringCompaction(t *testing.T) {
 	t.Parallel()

@@ -30,7 +30,7 @@ type conversation struct {
 	truncated  bool        // history lacks older messages
 	alone      bool        // history has only this turn, because the provider refuses the others
 	news       newMessages // of the transcript, as of the transaction that began the turn
-	prompt     int         // tokens of the newest prompt and its answer, as reported by the model
+	prompt     int         // tokens of the newest prompt, as the model reports them, and its answer
 	provenance atomic.Pointer[provenance]
 }
 

@@ -69,7 +69,7 @@ func (t *modelCaller) ask(ctx context.Context) (resp *llm.Response, err error) {
 			ev.Response.Message.ToolCalls = t.tools.Direct(ev.Response.Message.ToolCalls)
 			t.env.Calls.Complete(req, ev.Response)
 			t.costs.bill.session.Context = ev.Response.Usage.Input
-			t.conv.prompt = ev.Response.Usage.Input + ev.Response.Usage.Output
+			t.conv.prompt = ev.Response.Usage.Input + min(ev.Response.Usage.Output, t.said(ev.Response))
 			t.shortened = false
 			t.costs.spend(hold, ev.Response.Model, ev.Response.Spent())
 			return ev.Response, nil
@@ -77,6 +77,13 @@ func (t *modelCaller) ask(ctx context.Context) (resp *llm.Response, err error) {
 	}
 	// A model that ends without an error or a response breaks its contract.
 	return nil, &llm.Error{Kind: llm.Unavailable, Model: t.settings.ModelName}
+}
+
+// said estimates the tokens of an answer without the thoughts, which count as output. They are
+// mostly much longer, and few providers get them back.
+func (t *modelCaller) said(r *llm.Response) int {
+	return t.env.Calls.Estimates.Tokens(t.settings.ModelID,
+		prompt.TextSize([]llm.Message{r.Message}))
 }
 
 // spendBroken records the usage of a call that broke off before the model reported it.
