@@ -87,6 +87,16 @@ func TestNamesOfCalls(t *testing.T) {
 	}
 }
 
+// Some servers number their calls instead of naming them. See
+// https://github.com/anomalyco/opencode/issues/19947.
+func TestNumberedCalls(t *testing.T) {
+	checkDeltas(t, []string{
+		`[{"index":0,"id":7,"function":{"name":"f","arguments":"{\"x\":"}}]`,
+		`[{"index":0,"id":7,"function":{"arguments":"1}"}}]`,
+		`[{"index":1,"id":8,"function":{"name":"f","arguments":"{}"}}]`,
+	}, []string{`7 f {"x":1}`, `8 f {}`})
+}
+
 // checkDeltas checks which calls an answer has if each delta has the given list of calls.
 func checkDeltas(t *testing.T, deltas, want []string) {
 	t.Helper()

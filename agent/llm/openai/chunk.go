@@ -162,12 +162,13 @@ func (c *callDelta) UnmarshalJSON(b []byte) error {
 		Name      string `json:"name"`
 		Arguments text   `json:"arguments"`
 	}
+	var id text // NVIDIA and LM Studio send a number for some models
 	err := fields(b, &c.Extra, func(name string) any {
 		switch name {
 		case "index":
 			return &c.Index
 		case "id":
-			return &c.ID
+			return &id
 		case "function":
 			return &function
 		case "type":
@@ -175,7 +176,7 @@ func (c *callDelta) UnmarshalJSON(b []byte) error {
 		}
 		return nil
 	})
-	c.Name, c.Arguments = calledName(function.Name), function.Arguments
+	c.ID, c.Name, c.Arguments = string(id), calledName(function.Name), function.Arguments
 	return err
 }
 
