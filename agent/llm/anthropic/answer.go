@@ -21,17 +21,19 @@ const (
 // An event is one event of a stream. Its type determines which fields are set.
 type event struct {
 	Type    string `json:"type"`
+	Index   int    `json:"index"`
 	Message struct {
 		Usage usage `json:"usage"`
 	} `json:"message"`
 	ContentBlock struct {
-		Type      string `json:"type"`
-		Text      string `json:"text"`
-		Thinking  string `json:"thinking"`
-		Signature string `json:"signature"`
-		Data      string `json:"data"`
-		ID        string `json:"id"`
-		Name      string `json:"name"`
+		Type      string          `json:"type"`
+		Text      string          `json:"text"`
+		Thinking  string          `json:"thinking"`
+		Signature string          `json:"signature"`
+		Data      string          `json:"data"`
+		ID        string          `json:"id"`
+		Name      string          `json:"name"`
+		Input     json.RawMessage `json:"input"` // empty, except in streams of some proxies
 	} `json:"content_block"`
 	Delta struct {
 		Text        string `json:"text"`
@@ -61,11 +63,12 @@ func (u *usage) UnmarshalJSON(b []byte) error {
 
 // An answer collects the events of a stream.
 type answer struct {
-	parts []*part
-	usage llm.Usage
-	stop  string
-	size  int // bytes of all parts
-	calls int // number of tool calls
+	parts   []*part
+	byIndex map[int]*part // the last part with each index
+	usage   llm.Usage
+	stop    string
+	size    int // bytes of all parts
+	calls   int // number of tool calls
 }
 
 // maxAnswer is the greatest size of an answer in bytes, much more than any model's longest.
@@ -79,8 +82,8 @@ var errTooLong = errors.New("the answer has more than 32 MB")
 
 // A part of an answer is text, a thought or a tool call.
 type part struct {
-	kind, id, name, data string
-	text, signature      strings.Builder
+	kind, id, name, data, input string
+	text, signature             strings.Builder
 }
 
 // add adds the next event and returns the text that users may see.
@@ -90,20 +93,28 @@ func (a *answer) add(e *event) (string, error) {
 		a.count(e.Message.Usage)
 	case "content_block_start":
 		c := e.ContentBlock
-		a.parts = append(a.parts, &part{kind: c.Type, id: c.ID, name: c.Name, data: c.Data})
-		a.size += len(c.Type) + len(c.ID) + len(c.Name) + len(c.Data) + partSize
+		p := a.begin(part{kind: c.Type, id: c.ID, name: c.Name, data: c.Data})
+		if c.Type == "tool_use" && !wire.IsEmpty(c.Input) {
+			p.input = wire.TextOf(c.Input)
+			a.size += len(p.input)
+		}
+		if a.byIndex == nil {
+			a.byIndex = make(map[int]*part)
+		}
+		a.byIndex[e.Index] = p
 		if c.Type == "tool_use" {
 			if a.calls++; a.calls > wire.MaxCalls {
 				return "", wire.ErrManyCalls
 			}
 		}
-		return c.Text, a.write(c.Text+c.Thinking, c.Signature)
+		return c.Text, a.write(p, c.Text+c.Thinking, c.Signature)
 	case "content_block_delta":
-		if len(a.parts) == 0 {
+		d := e.Delta
+		p := a.partOf(e)
+		if p == nil {
 			return "", nil
 		}
-		d := e.Delta
-		return d.Text, a.write(d.Text+d.Thinking+d.PartialJSON, d.Signature)
+		return d.Text, a.write(p, d.Text+d.Thinking+d.PartialJSON, d.Signature)
 	case "message_delta":
 		a.stop = cmp.Or(e.Delta.StopReason, a.stop) // another such event may have only the usage
 		a.count(e.Usage)                            // cumulative; it may have only the output
@@ -111,9 +122,50 @@ func (a *answer) add(e *event) (string, error) {
 	return "", nil
 }
 
-// write appends to the last part. The parts of a stream do not overlap.
-func (a *answer) write(text, signature string) error {
-	p := a.parts[len(a.parts)-1]
+// begin adds an empty part.
+func (a *answer) begin(p part) *part {
+	a.parts = append(a.parts, &p)
+	a.size += len(p.kind) + len(p.id) + len(p.name) + len(p.data) + partSize
+	return &p
+}
+
+// partOf returns the part that a delta continues, or nil if there is none. With some proxies, parts
+// overlap, and a text has the index of the call before it.
+func (a *answer) partOf(e *event) *part {
+	var kind string
+	switch d := e.Delta; {
+	case d.Text != "":
+		kind = "text"
+	case d.Thinking != "", d.Signature != "":
+		kind = "thinking"
+	case d.PartialJSON != "":
+		kind = "tool_use"
+	default:
+		return nil
+	}
+	if p := a.byIndex[e.Index]; p != nil && p.accepts(kind) {
+		return p
+	}
+	if n := len(a.parts); n > 0 && a.parts[n-1].accepts(kind) {
+		return a.parts[n-1]
+	}
+	if kind == "tool_use" {
+		return nil
+	}
+	return a.begin(part{kind: kind})
+}
+
+// accepts reports whether a delta of that kind can continue p.
+func (p *part) accepts(kind string) bool {
+	switch p.kind {
+	case "text", "thinking", "tool_use":
+		return p.kind == kind
+	}
+	return true
+}
+
+// write appends to p.
+func (a *answer) write(p *part, text, signature string) error {
 	p.text.WriteString(text)
 	p.signature.WriteString(signature)
 	if a.size += len(text) + len(signature); a.size > maxAnswer {
@@ -149,7 +201,10 @@ func (a *answer) response(req llm.Request, m *Model) *llm.Response {
 			}
 			thoughts, all = append(thoughts, b), append(all, b)
 		case "tool_use":
-			if strings.TrimSpace(text) == "" && a.finish(true) == llm.FinishToolCalls {
+			if strings.TrimSpace(text) == "" {
+				text = p.input
+			}
+			if text == "" && a.finish(true) == llm.FinishToolCalls {
 				text = "{}"
 			}
 			msg.ToolCalls = append(msg.ToolCalls,

@@ -57,6 +57,55 @@ data: {"type":"message_stop"}
 	}
 }
 
+// Some proxies send the whole input of a call at its beginning, let calls overlap, or send a text
+// while a call is open. See https://github.com/AntSeed/antseed/pull/15,
+// https://github.com/praxis-proxy/ai/pull/273 and https://github.com/sgl-project/sglang/pull/24294.
+func TestOddParts(t *testing.T) {
+	const (
+		begin0 = `"start","index":0,"content_block":{"type":"tool_use","id":"a","name":"f","input":{}`
+		begin1 = `"start","index":1,"content_block":{"type":"tool_use","id":"b","name":"g","input":{}`
+		whole  = `"start","index":0,"content_block":{"type":"tool_use","id":"a","name":"f","input":` +
+			`{"x":1}`
+		text = `"delta","index":0,"delta":{"type":"text_delta","text":"hi"`
+	)
+	input := func(index int, piece string) string {
+		return fmt.Sprintf(`"delta","index":%d,"delta":{"partial_json":%q`, index, piece)
+	}
+	for name, test := range map[string]struct {
+		events []string
+		want   string
+	}{
+		"whole input":         {[]string{whole}, `f{"x":1}`},
+		"whole input, pieces": {[]string{whole, input(0, `{"x":1}`)}, `f{"x":1}`},
+		"overlap": {[]string{begin0, begin1, input(0, `{"x"`), input(1, `{"y"`), input(0, `:1}`),
+			input(1, `:2}`)}, `f{"x":1}g{"y":2}`},
+		"text within a call": {[]string{begin0, input(0, `{"x"`), text, input(0, `:1}`), text},
+			`hihif{"x":1}`},
+		"only text":        {[]string{text, text}, `hihi`},
+		"index of nothing": {[]string{begin0, input(7, `{"x":1}`)}, `f{"x":1}`},
+	} {
+		m := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			for _, e := range test.events {
+				fmt.Fprintf(w, `data: {"type":"content_block_%s}}`+"\n", e[1:])
+			}
+			fmt.Fprintln(w, `data: {"type":"message_stop"}`)
+		})
+		_, r, err := collect(t.Context(), m, ask("hello"))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		got := r.Message.Text
+		for _, c := range r.Message.ToolCalls {
+			got += c.Name + c.Arguments
+		}
+		if got != test.want {
+			t.Errorf("%s: got %s, want %s", name, got, test.want)
+		}
+	}
+}
+
 // Some servers with this interface send an empty object before the arguments of a call, or send the
 // arguments twice. See https://github.com/openclaw/openclaw/pull/44237.
 func TestRepeatedArguments(t *testing.T) {
