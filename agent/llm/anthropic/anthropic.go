@@ -204,8 +204,8 @@ func events(stream io.Reader, handle func(*event) error) error {
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
 		data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data:"))
-		if !ok {
-			continue // the data has the type too
+		if data = bytes.TrimSpace(data); !ok || len(data) == 0 {
+			continue // the data has the type too; some proxies send empty data
 		}
 		var e event
 		if err := json.Unmarshal(data, &e); err != nil {

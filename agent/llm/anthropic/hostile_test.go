@@ -57,6 +57,25 @@ data: {"type":"message_stop"}
 	}
 }
 
+// Some proxies omit the last event, or send OpenAI's, and some send empty data. Without a reason
+// why it ended, an answer is not complete. See https://github.com/huggingface/tau/pull/680 and 692.
+func TestOtherEnd(t *testing.T) {
+	const reason = `data: {"type":"message_delta","delta":{"stop_reason":"end_turn"}}` + "\n"
+	for end, complete := range map[string]bool{reason: true, reason + "data: [DONE]\n": true,
+		"data:\n\ndata: \n\n" + reason + `data: {"type":"message_stop"}` + "\n": true,
+		"": false, "data: [DONE]\n": false} {
+		m := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, `data: {"type":"content_block_start","content_block":`+
+				`{"type":"text","text":"hi"}}`+"\n"+end)
+		})
+		_, r, err := collect(t.Context(), m, ask("hello"))
+		if (err == nil) != complete || complete && r.Message.Text != "hi" {
+			t.Errorf("%q: got %+v, %v", end, r, err)
+		}
+	}
+}
+
 // Some proxies send the whole input of a call at its beginning, let calls overlap, or send a text
 // while a call is open. See https://github.com/AntSeed/antseed/pull/15,
 // https://github.com/praxis-proxy/ai/pull/273 and https://github.com/sgl-project/sglang/pull/24294.
