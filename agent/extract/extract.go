@@ -81,14 +81,14 @@ type Options struct {
 
 // New returns an Extractor.
 func New(o Options) (*Extractor, error) {
-	if o.Self == "" {
+	if o.Self == "" && runtime.GOOS == "linux" {
+		o.Self = "/proc/self/exe" // this path still works if the file is replaced
+	} else if o.Self == "" {
 		self, err := os.Executable()
 		if err != nil {
 			return nil, fmt.Errorf("extract: path of the program: %w", err)
 		}
-		if o.Self = self; runtime.GOOS == "linux" {
-			o.Self = "/proc/self/exe" // this path still works if the file is replaced
-		}
+		o.Self = self
 	}
 	return &Extractor{
 		self: o.Self, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),

@@ -226,3 +226,25 @@ func TestSandboxFailsOnce(t *testing.T) {
 		t.Errorf("a sandbox was found %d times, want once", n)
 	}
 }
+
+// TestWithoutProc checks that the gateway runs and answers where /proc is not mounted, as in many
+// chroots. There it has no sandbox, and says so.
+func TestWithoutProc(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: repeat})
+	program, err := buildBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := filepath.Join(t.TempDir(), "gateway")
+	text := "#!/bin/sh\nexec unshare -m sh -c 'mount -t tmpfs none /proc && exec " + program + "'\n"
+	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("unshare", "-m", "true").CombinedOutput(); err != nil {
+		t.Logf("no namespace can be made: %v %s", err, out) // it needs privileges
+		return
+	}
+	w.startProgram(script).ready()
+	w.wantReply(7, "are you there?", "are you there?")
+}
