@@ -46,3 +46,44 @@ provider = { order = ["x"], "sort/by" = { price = 1 } }
 		t.Errorf("what is shown means %q, want %q", again, want)
 	}
 }
+
+// TestNamesInVariables checks that a variable sets the variable of an MCP server, the header or the
+// field that the file has, or a new one with a name that programs and servers know.
+func TestNamesInVariables(t *testing.T) {
+	const file = `[mcp.github]
+command = ["github"]
+env = { GITHUB_TOKEN = "old", http_proxy = "http://a" }
+[models.a]
+model = "m"
+headers = { X-Api-Key = "old" }
+body = { enableThinking = true }
+`
+	c := mustLoad(t, file, environ(t, "GATEWAY_MCP__GITHUB__ENV__GITHUB_TOKEN=new",
+		"GATEWAY_MCP__GITHUB__ENV__HTTP_PROXY=http://b", "GATEWAY_MCP__GITHUB__ENV__GITHUB_HOST=c",
+		"GATEWAY_MODELS__A__HEADERS__X_API_KEY=new", "GATEWAY_MODELS__A__HEADERS__X_ORG_ID=d",
+		"GATEWAY_MODELS__A__BODY__ENABLETHINKING=false"))
+	for _, table := range []struct {
+		name      string
+		got, want map[string]string
+	}{
+		{"env", revealed(c.MCP["github"].Env), map[string]string{"GITHUB_TOKEN": "new",
+			"http_proxy": "http://b", "GITHUB_HOST": "c"}},
+		{"headers", revealed(c.Models["a"].Headers), map[string]string{"X-Api-Key": "new",
+			"X-ORG-ID": "d"}},
+	} {
+		if !maps.Equal(table.got, table.want) {
+			t.Errorf("%s has %q, want %q", table.name, table.got, table.want)
+		}
+	}
+	if got := c.Models["a"].Body; !maps.Equal(got, map[string]JSON{"enableThinking": "false"}) {
+		t.Errorf("the body has %q", got)
+	}
+}
+
+func revealed(secrets map[string]Secret) map[string]string {
+	plain := make(map[string]string, len(secrets))
+	for name, s := range secrets {
+		plain[name] = s.Reveal()
+	}
+	return plain
+}

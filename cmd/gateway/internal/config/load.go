@@ -130,16 +130,7 @@ func (s sources) models() []string {
 func (l *loader) read(name string, src []byte) sources {
 	all := sources{defaults: readDefaults(), usual: shorthand(l.vars),
 		file: readFile(name, src, &l.problems)}
-	known := source{}
-	for _, key := range entries {
-		names := map[string]any{}
-		for _, s := range all.list() {
-			maps.Copy(names, s.table(key))
-		}
-		delete(names, template)
-		known[key] = names
-	}
-	all.vars = readEnvironment(l.vars, known, &l.problems)
+	all.vars = readEnvironment(l.vars, all.list(), &l.problems)
 	for platform := range tokenVariables {
 		if hasOwn(all.file, platform) || hasOwn(all.vars, platform) {
 			delete(all.usual.table("channels"), platform)

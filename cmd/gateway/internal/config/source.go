@@ -37,8 +37,14 @@ func (s source) Read() (map[string]any, error) { return s, nil }
 func (s source) ReadBytes() ([]byte, error) { return nil, errors.ErrUnsupported }
 
 // table returns the table with a key, or nil.
-func (s source) table(key string) map[string]any {
-	t, _ := s[key].(map[string]any)
+func (s source) table(key string) map[string]any { return s.at([]string{key}) }
+
+// at returns the table at a path, or nil.
+func (s source) at(path []string) map[string]any {
+	t := map[string]any(s)
+	for _, key := range path {
+		t, _ = t[key].(map[string]any)
+	}
 	return t
 }
 
@@ -168,7 +174,7 @@ func lines(doc []byte) map[string]int {
 // readEnvironment returns the settings in GATEWAY_ variables. It ignores names without "__",
 // except GATEWAY_HOME: Kubernetes sets GATEWAY_PORT and others for a service with the name
 // "gateway".
-func readEnvironment(vars map[string]string, known source, found *problems) source {
+func readEnvironment(vars map[string]string, others []source, found *problems) source {
 	k := koanf.New(delimiter)
 	for name, text := range Sorted(vars) {
 		rest, ours := strings.CutPrefix(name, variablePrefix)
@@ -178,7 +184,7 @@ func readEnvironment(vars map[string]string, known source, found *problems) sour
 		if !ours || !strings.Contains(rest, "__") {
 			continue
 		}
-		path, v, ok := checkVariable(name, strings.Split(rest, "__"), text, known, found)
+		path, v, ok := checkVariable(name, strings.Split(rest, "__"), text, others, found)
 		if !ok {
 			continue
 		}
@@ -192,14 +198,14 @@ func readEnvironment(vars map[string]string, known source, found *problems) sour
 // checkVariable returns the path and the value that a variable sets. If they are not valid, it
 // reports that and returns false.
 func checkVariable(
-	name string, segments []string, text string, known source, found *problems,
+	name string, segments []string, text string, others []source, found *problems,
 ) (path []string, v any, ok bool) {
 	m := root
 	for _, segment := range segments {
 		// Variables have upper-case names, and keys lower-case ones.
 		key := strings.ToLower(segment)
 		if m.typ.Kind() == reflect.Map {
-			key = entry(key, known.table(path[0]))
+			key = m.entry(segment, path, others)
 		}
 		path = append(path, key)
 		var err error
@@ -225,14 +231,27 @@ func checkVariable(
 	return path, v, err == nil
 }
 
-// entry returns the name in known that a lower-case segment of a variable stands for. It ignores
-// case, and "_" stands for "-" and "." too. If no name matches, it returns the segment as a new
-// name.
-func entry(segment string, known map[string]any) string {
-	for _, name := range slices.Sorted(maps.Keys(known)) {
-		if strings.NewReplacer("-", "_", ".", "_").Replace(strings.ToLower(name)) == segment {
-			return name
+// entry returns the name of the entry of a table at path that a segment of a variable stands for.
+// That is a name which the table has in one of the sources: case does not matter, and "_" stands
+// for "-" and "." too. Otherwise it is a new name, which most tables have in lower case.
+func (m member) entry(segment string, path []string, sources []source) string {
+	dashes := strings.NewReplacer("-", "_", ".", "_")
+	for _, s := range slices.Backward(sources) {
+		table := s.at(path)
+		if _, ok := table[segment]; ok && segment != template {
+			return segment
+		}
+		for _, name := range slices.Sorted(maps.Keys(table)) {
+			if strings.EqualFold(dashes.Replace(name), segment) && name != template {
+				return name
+			}
 		}
 	}
-	return segment
+	switch m.key {
+	case "env": // a variable of a program
+		return segment
+	case "headers":
+		return strings.ReplaceAll(segment, "_", "-")
+	}
+	return strings.ToLower(segment)
 }
