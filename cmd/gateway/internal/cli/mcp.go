@@ -193,11 +193,18 @@ func awaitAddress(
 	// command ends soon after. The end of the input is no failure, because the browser can still
 	// bring the address.
 	go func() {
-		line, err := bufio.NewReader(in).ReadString('\n')
-		if line = strings.TrimSpace(line); line != "" {
-			found <- line
-		} else if err != nil && !errors.Is(err, io.EOF) {
-			failed <- err
+		for r := bufio.NewReader(in); ; {
+			line, err := r.ReadString('\n')
+			if line = strings.TrimSpace(line); line != "" {
+				found <- line
+				return
+			}
+			if err != nil {
+				if !errors.Is(err, io.EOF) {
+					failed <- err
+				}
+				return
+			}
 		}
 	}()
 	select {
