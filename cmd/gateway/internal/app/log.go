@@ -107,14 +107,20 @@ func spellDuration(_ []string, a slog.Attr) slog.Attr {
 }
 
 // openLogFile opens the log file, readable only for its owner. If the file is not writable, it
-// fails now and not at the first line.
-func openLogFile(cfg config.Log) (*lumberjack.Logger, error) {
+// fails now and not at the first line. A device such as /dev/null or /dev/stdout keeps its mode and
+// its name.
+func openLogFile(cfg config.Log) (io.WriteCloser, error) {
 	if err := os.MkdirAll(filepath.Dir(cfg.File), 0o700); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(cfg.File, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	// Opening a pipe that nobody reads would block without O_NONBLOCK.
+	const flags = os.O_CREATE | os.O_APPEND | os.O_WRONLY | syscall.O_NONBLOCK
+	f, err := os.OpenFile(cfg.File, flags, 0o600)
 	if err != nil {
 		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return f, err
 	}
 	if err := errors.Join(f.Chmod(0o600), f.Close()); err != nil {
 		return nil, err

@@ -4,9 +4,12 @@ package app
 
 import (
 	"bufio"
+	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/creack/pty"
@@ -51,5 +54,45 @@ func TestLogColours(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestLogPipe checks that the log can go to something that is no file, such as a pipe or /dev/null:
+// its mode stays, and it is not replaced when much was written. A pipe that nobody reads is an
+// error.
+func TestLogPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	if err := syscall.Mkfifo(path, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	// A pipe opened in this way does not wait for its other side.
+	in, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, end, err := openLog(config.Log{Format: "json", File: path, FileMB: 1}, nil,
+		slog.LevelInfo, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(in)
+	for range 300 { // 3 MB
+		log.Info("more", "text", strings.Repeat("x", 10_000))
+		if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, "more") {
+			t.Fatalf("the line is %q, %v", line, err)
+		}
+	}
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode() != fs.ModeNamedPipe|0o640 {
+		t.Errorf("the pipe is now %v, %v", info, err)
+	}
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := openLog(config.Log{File: path}, nil, slog.LevelInfo, nil); err == nil {
+		t.Error("a pipe that nobody reads is no error")
 	}
 }
