@@ -107,6 +107,9 @@ func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with backu
 		app.SurviveBrokenPipes()
 	} else if dir, err := os.Stat(filepath.Dir(file)); err != nil || !dir.IsDir() {
 		return app.UsageErrorf("there is no folder %s", filepath.Dir(file))
+	} else if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {
+		// The backup would take the place of a device such as /dev/null.
+		return app.UsageErrorf("%s is not a file; \"-\" stands for standard output", file)
 	}
 	// Everything that a person has to correct is found before the copying, which can take long.
 	if err := app.CheckRestored(cfg); err != nil {
