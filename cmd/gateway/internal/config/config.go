@@ -61,6 +61,7 @@ type findings struct {
 	unresolved []problem // references to secrets that don't exist
 	mistakes   []problem // ignored mistakes: see [LoadLenient]
 	exposed    []string  // secrets without the type [Secret]: in variables and URLs
+	wrongTZ    string    // the variable TZ, if it should be the zone and names none
 	origins    origins   // see [Config.Explain]
 }
 

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -35,6 +37,9 @@ func (r resolver) resolve(written []string) {
 		r.report([]string{"gateway", "timezone"}, fmt.Sprintf(
 			`want a zone such as "Europe/Berlin", "UTC" or "Local", not %q`, g.Timezone))
 	}
+	if g.Location == time.Local && !isZone(r.vars["TZ"]) {
+		c.wrongTZ = r.vars["TZ"]
+	}
 	if c.Web.Search == "off" {
 		c.Web.SearchKey = Secret{} // an unused reference need not exist
 	}
@@ -57,6 +62,14 @@ func (r resolver) resolve(written []string) {
 		c.Log.File = r.path(c.Log.File, g.Home, "log", "file")
 	}
 	r.chooseModel(written)
+}
+
+// isZone reports whether Go can use a value of the variable TZ. Otherwise Go takes UTC for the
+// machine's zone. Windows has no such variable.
+func isZone(tz string) bool {
+	tz = strings.TrimPrefix(tz, ":")
+	_, err := time.LoadLocation(tz)
+	return err == nil || filepath.IsAbs(tz) || runtime.GOOS == "windows"
 }
 
 // path returns the absolute path for the value of a key.

@@ -298,6 +298,10 @@ type warning struct {
 
 // warnings returns the settings that [Config.Warnings] reports.
 func (c *Config) warnings() (list []warning) {
+	if c.wrongTZ != "" {
+		list = append(list, warning{[]string{"gateway", "timezone"}, fmt.Sprintf("the zone is UTC, "+
+			`because the variable TZ is %q: want a name such as "Europe/Berlin" here or there`, c.wrongTZ)})
+	}
 	for name, ch := range Sorted(c.Channels) {
 		if !ch.Enabled {
 			continue

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -53,6 +54,33 @@ func TestWarnings(t *testing.T) {
 		}
 		if strings.Contains(got, "hello") {
 			t.Errorf("%s: warnings %q show the token", setting, got)
+		}
+	}
+}
+
+// The variable TZ can be in a form that Go does not know. Times are then those of UTC.
+func TestWrongTZ(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		return // it has no such variable
+	}
+	for _, test := range []struct{ tz, zone, want string }{
+		{"Europe/Berlin", "Local", ""}, {":Europe/Berlin", "Local", ""}, {":/etc/localtime", "Local", ""},
+		{"", "Local", ""}, {"UTC", "Local", ""}, {"Europe/Berln", "Europe/Berlin", ""},
+		{"Europe/Berln", "Local", `the zone is UTC, because the variable TZ is "Europe/Berln"`},
+		{"CET-1CEST,M3.5.0,M10.5.0/3", "Local", "gateway.timezone: the zone is UTC"},
+	} {
+		c, err := Load("", []string{"HOME=" + t.TempDir(), "TZ=" + test.tz,
+			"GATEWAY_GATEWAY__TIMEZONE=" + test.zone})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if err := c.Warnings(); err != nil {
+			got = err.Error()
+		}
+		if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
+			t.Errorf("TZ=%s, %s: warnings %q, want %q", test.tz, test.zone, got, test.want)
 		}
 	}
 }
