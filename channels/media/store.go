@@ -300,9 +300,10 @@ var classes = map[bus.Kind][]string{
 var plainExtension = regexp.MustCompile(`^\.[a-z0-9]{1,7}$`)
 
 // extension returns the extension of the file name if it is plain, otherwise that of the file type.
+// It is never that of an incomplete file.
 func extension(name string, found *mimetype.MIME) string {
 	ext := strings.ToLower(path.Ext(name))
-	if plainExtension.MatchString(ext) {
+	if plainExtension.MatchString(ext) && ext != partSuffix {
 		return ext
 	}
 	return found.Extension()

@@ -244,6 +244,23 @@ func TestSweep(t *testing.T) {
 	}
 }
 
+// A file whose name looks like that of an incomplete one is kept like any other.
+func TestSweepPart(t *testing.T) {
+	media := openMedia(t, nil, &media.Options{MaxFile: 100, MaxTotal: 100, Retention: 24 * time.Hour})
+	a, err := media.Put(chatA, "Wheel.part", strings.NewReader("a,b,c"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := media.Sweep(t.Context(), time.Now().Add(3*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	f, err := media.Open(a.Path)
+	if err != nil {
+		t.Fatalf("the file is gone: %v", err)
+	}
+	f.Close()
+}
+
 // While the clock may be wrong, files are deleted only if there are too many.
 func TestSweepDoubtsClock(t *testing.T) {
 	dir := t.TempDir()
