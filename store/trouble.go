@@ -139,7 +139,7 @@ func (w *writer) persist(done <-chan struct{}, try func() error) error {
 	}
 	began, wait, limit, hurry := time.Now(), firstRetry, w.patience, w.hurry
 	w.enterTrouble(err)
-	defer w.leaveTrouble()
+	defer func() { w.leaveTrouble(!IsUnusable(err)) }()
 	for {
 		since := time.Since(began)
 		if since >= limit {
@@ -176,8 +176,9 @@ func (w *writer) enterTrouble(err error) {
 	}
 }
 
-// leaveTrouble records that one caller no longer waits. The last one reports it.
-func (w *writer) leaveTrouble() {
+// leaveTrouble records that one caller no longer waits. The last one reports it, unless that caller
+// has given up.
+func (w *writer) leaveTrouble(ended bool) {
 	w.mu.Lock()
 	w.troubled--
 	last, told := w.troubled == 0, w.onTrouble
@@ -185,7 +186,7 @@ func (w *writer) leaveTrouble() {
 		w.trouble = nil
 	}
 	w.mu.Unlock()
-	if last && told != nil {
+	if last && ended && told != nil {
 		told(nil)
 	}
 }

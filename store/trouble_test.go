@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -63,6 +64,25 @@ func TestFull(t *testing.T) {
 		if got := strings.Join(told, ", "); got != "waits, goes on" {
 			t.Errorf("told: %s", got)
 		}
+	})
+}
+
+// A write that gives up does not report that the others continue.
+func TestGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := open(t, filepath.Join(t.TempDir(), "full.db"))
+		var told []bool
+		db.OnTrouble(func(err error) { told = append(told, err != nil) })
+		fillUp(t, db)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := db.Tx(ctx, insert(long)); err == nil {
+			t.Error("Tx = nil on a full disk")
+		}
+		if len(told) != 1 || !told[0] {
+			t.Errorf("told %v, want trouble alone", told)
+		}
+		setPages(t, db, 1<<20)
 	})
 }
 
