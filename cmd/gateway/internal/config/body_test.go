@@ -52,7 +52,7 @@ provider = { order = ["x"], "sort/by" = { price = 1 } }
 func TestNamesInVariables(t *testing.T) {
 	const file = `[mcp.github]
 command = ["github"]
-env = { GITHUB_TOKEN = "old", http_proxy = "http://a" }
+env = { GITHUB_TOKEN = "old", http_proxy = "http://a", _JAVA_OPTIONS = "-Xmx1g" }
 [models.a]
 model = "m"
 headers = { X-Api-Key = "old" }
@@ -67,7 +67,7 @@ body = { enableThinking = true }
 		got, want map[string]string
 	}{
 		{"env", revealed(c.MCP["github"].Env), map[string]string{"GITHUB_TOKEN": "new",
-			"http_proxy": "http://b", "GITHUB_HOST": "c"}},
+			"http_proxy": "http://b", "GITHUB_HOST": "c", "_JAVA_OPTIONS": "-Xmx1g"}},
 		{"headers", revealed(c.Models["a"].Headers), map[string]string{"X-Api-Key": "new",
 			"X-ORG-ID": "d"}},
 	} {

@@ -122,7 +122,8 @@ func (m member) keys() []string {
 // child returns the member for a key of a table.
 func (m member) child(key string) (member, error) {
 	if m.typ.Kind() == reflect.Map {
-		if len(key) > 64 || !entryName.MatchString(key) {
+		isVariable := m.key == "env" && variableName.MatchString(key) // such as _JAVA_OPTIONS
+		if len(key) > 64 || !entryName.MatchString(key) && !isVariable {
 			return member{}, errEntryName
 		}
 		return member{typ: m.typ.Elem()}, nil
