@@ -160,7 +160,7 @@ func (r *run) copyFolder(
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		if err != nil || !d.Type().IsRegular() || isTemporary(path.Base(name)) {
+		if err != nil || !d.Type().IsRegular() || root == r.Media && isTemporary(path.Base(name)) {
 			return err
 		}
 		info, err := d.Info()
@@ -184,7 +184,7 @@ func (r *run) copyFolder(
 	return err
 }
 
-// isTemporary reports whether a file is incomplete, or is an export itself.
+// isTemporary reports whether a file of Media is incomplete, or is an export itself.
 func isTemporary(name string) bool {
 	return strings.HasSuffix(name, ".part") || strings.HasPrefix(name, bus.ExportPrefix)
 }
