@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 
 	"gateway/store"
 	"gateway/store/atomicfile"
+	"gateway/store/plaintext"
 )
 
 // A RebuildResult is the result of [Memory.Rebuild].
@@ -83,7 +83,7 @@ func (r *rebuild) count(ctx context.Context) error {
 }
 
 // cursorInText finds the cursor in a line that is not JSON.
-var cursorInText = regexp.MustCompile(`"?cursor"?\s*[:=]\s*"?([0-9]{1,15})`)
+var cursorInText = plaintext.Pattern(`"?cursor"?\s*[:=]\s*"?([0-9]{1,15})`)
 
 const maxBad = 100 // invalid lines that are reported
 
@@ -130,7 +130,7 @@ func (r *rebuild) bad(l fileLine, reason error) {
 	if len(r.Bad) < maxBad {
 		r.Bad = append(r.Bad, fmt.Sprintf("line %d: %v", l.number, reason))
 	}
-	m := cursorInText.FindSubmatch(l.data)
+	m := cursorInText().FindSubmatch(l.data)
 	if m == nil {
 		r.unsure = true
 		return

@@ -2,14 +2,13 @@ package memory
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
-	"sync"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
 
 	"gateway/store/plainjson"
+	"gateway/store/plaintext"
 )
 
 // Render returns facts as lines of data for a prompt, each with a newline at its end:
@@ -42,9 +41,7 @@ const maxPlain = 60
 
 // plain matches texts that consist only of the characters of names, dates, numbers and
 // addresses.
-var plain = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^[\p{L}\p{M}\p{N}][\p{L}\p{M}\p{N} .,;/@+%&€$'’_-]*$`)
-})
+var plain = plaintext.Pattern(`^[\p{L}\p{M}\p{N}][\p{L}\p{M}\p{N} .,;/@+%&€$'’_-]*$`)
 
 // orderWords are words of instructions, or words that begin a section of a prompt.
 var orderWords = strings.Split("always|never|must|should|shall|ignore|disregard|forget|"+
@@ -55,10 +52,8 @@ var orderWords = strings.Split("always|never|must|should|shall|ignore|disregard|
 	"devez|ignorez|oublie|envoie|réponds", "|")
 
 // order matches orderWords, and the same in languages that write no spaces between words.
-var order = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)\b(` + strings.Join(orderWords, "|") + `)\b|` +
-		`всегда|никогда|должен|игнорируй|забудь|отправь|忽略|必须|总是|永远|无视|必ず|常に|無視`)
-})
+var order = plaintext.Pattern(`(?i)\b(` + strings.Join(orderWords, "|") + `)\b|` +
+	`всегда|никогда|должен|игнорируй|забудь|отправь|忽略|必须|总是|永远|无视|必ず|常に|無視`)
 
 // orderStarts are the first words of the ASCII entries of orderWords.
 var orderStarts = func() map[string]bool {

@@ -2,12 +2,12 @@ package memory
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"gateway/bus"
 	"gateway/store"
+	"gateway/store/plaintext"
 )
 
 // A Scope is the owner of a memory: a person, across all platforms, or a conversation that
@@ -37,14 +37,14 @@ const personPrefix = "person-"
 
 // scopeName matches what [OfPerson] and [OfChat] return. maxScope is checked separately,
 // because an expression with that repetition count would take a hundred times the memory.
-var scopeName = regexp.MustCompile(`^(person-[1-9][0-9]{0,18}|chat-[a-z0-9@._+-]+)$`)
+var scopeName = plaintext.Pattern(`^(person-[1-9][0-9]{0,18}|chat-[a-z0-9@._+-]+)$`)
 
 const maxScope = len("chat-") + 130
 
 // ParseScope returns the scope with the given name, or an error if no scope can have that
 // name.
 func ParseScope(name string) (Scope, error) {
-	if len(name) > maxScope || !scopeName.MatchString(name) || strings.HasSuffix(name, ".") {
+	if len(name) > maxScope || !scopeName().MatchString(name) || strings.HasSuffix(name, ".") {
 		return "", fmt.Errorf("%q is not a scope such as person-1 or chat-telegram+-42", name)
 	}
 	return Scope(name), nil

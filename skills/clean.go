@@ -1,18 +1,19 @@
 package skills
 
 import (
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"gateway/store/plaintext"
 )
 
 // goodName matches names in the form of agentskills.io.
-var goodName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+var goodName = plaintext.Pattern(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
 // validName reports whether a name has the recommended form: lower-case letters, digits
 // and single hyphens, at most 64 characters.
-func validName(name string) bool { return len(name) <= maxName && goodName.MatchString(name) }
+func validName(name string) bool { return len(name) <= maxName && goodName().MatchString(name) }
 
 // isShowable reports whether a name can be shown and mentioned, even if its form is not the
 // recommended one.

@@ -3,7 +3,6 @@ package skills
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,13 +35,13 @@ var clawKeys = gatewayKeys[2:]
 var errBound = errors.New("too large")
 
 // textValue matches a line whose value begins like text, with or without quotes.
-var textValue = regexp.MustCompile(`(?m)^([a-z-]+):[ \t]+([^\s|>{].*)$`)
+var textValue = plaintext.Pattern(`(?m)^([a-z-]+):[ \t]+([^\s|>{].*)$`)
 
 // repair repairs common mistakes in a front matter that is not valid YAML: it replaces tabs
 // by spaces, and quotes values that contain ": ", a bracket or quotes in quotes.
 func repair(text string) string {
 	text = strings.ReplaceAll(text, "\t", "  ")
-	return textValue.ReplaceAllStringFunc(text, func(line string) string {
+	return textValue().ReplaceAllStringFunc(text, func(line string) string {
 		if _, err := readYAML(line); err == nil {
 			return line
 		}

@@ -2,8 +2,9 @@ package skills
 
 import (
 	"bytes"
-	"regexp"
 	"strings"
+
+	"gateway/store/plaintext"
 
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/parser"
@@ -71,7 +72,7 @@ func mentions(text string) []string {
 }
 
 // indentation matches the spaces at the beginning of lines.
-var indentation = regexp.MustCompile(`(?m)^[ \t]+`)
+var indentation = plaintext.Pattern(`(?m)^[ \t]+`)
 
 // withoutCode returns a Markdown text in which the content of code blocks and code spans is
 // replaced by spaces.
@@ -79,7 +80,7 @@ func withoutCode(markdown string) string {
 	if !strings.ContainsAny(markdown, "`~") {
 		return markdown
 	}
-	source := []byte(indentation.ReplaceAllString(markdown, "")) // code may be in a list
+	source := []byte(indentation().ReplaceAllString(markdown, "")) // code may be in a list
 	result := bytes.Clone(source)
 	blank := func(s gmtext.Segment) {
 		copy(result[s.Start:s.Stop], bytes.Repeat([]byte{' '}, s.Len()))

@@ -1,19 +1,19 @@
 package background
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 
 	"gateway/agent/llm"
 	"gateway/session"
+	"gateway/store/plaintext"
 )
 
 // identifier matches the parts of text that notes must preserve literally: links, mail addresses,
 // paths, and words with digits, such as codes, versions, times, amounts and numbers with several
 // parts.
-var identifier = regexp.MustCompile(`https?://[^\s<>"'\]})]+|` +
+var identifier = plaintext.Pattern(`https?://[^\s<>"'\]})]+|` +
 	`[\w.+-]+@[\w-]+(?:\.[\w-]+)+|` +
 	`(?:~|\.{1,2})?/[\w@.+-]+(?:/[\w@.+-]+)+|` +
 	`\b[\w-]*\d[\w-]*(?:[/.:,][\w-]*\d[\w-]*)*\b`)
@@ -27,7 +27,7 @@ const (
 
 // envelope matches the text that the gateway writes before a person's message. Its time is not
 // worth noting.
-var envelope = regexp.MustCompile(`(?m)^(?:\d+\. )?\[[A-Z][a-z]+day \d{4}-\d\d-\d\d[^\]]*\]`)
+var envelope = plaintext.Pattern(`(?m)^(?:\d+\. )?\[[A-Z][a-z]+day \d{4}-\d\d-\d\d[^\]]*\]`)
 
 // lost returns the identifiers that people and the assistant have written but that notes lack.
 func lost(notes string, entries []session.Entry) []string {
@@ -37,7 +37,7 @@ func lost(notes string, entries []session.Entry) []string {
 		if m.Role != llm.User && m.Role != llm.Assistant {
 			continue
 		}
-		for _, id := range identifier.FindAllString(envelope.ReplaceAllString(m.Text, ""), -1) {
+		for _, id := range identifier().FindAllString(envelope().ReplaceAllString(m.Text, ""), -1) {
 			id = strings.TrimRight(id, ".,;:!?-_")
 			if len(id) <= maxIdentifier && isSpecific(id) && !strings.Contains(notes, id) &&
 				!slices.Contains(list, id) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +20,7 @@ import (
 	"gateway/session"
 	"gateway/store"
 	"gateway/store/fault"
+	"gateway/store/plaintext"
 )
 
 // A Summarizer makes notes of conversations: when a prompt gets too large, when a conversation is
@@ -258,7 +258,7 @@ func (s *Summarizer) sync(ctx context.Context, scope memory.Scope) {
 const maxSummary = 6000 * prompt.BytesPerToken
 
 // noteHead matches the beginning of notes in a summary.
-var noteHead = regexp.MustCompile(`(?m)^\[notes (\d+), `)
+var noteHead = plaintext.Pattern(`(?m)^\[notes (\d+), `)
 
 // joined returns the summary of a session with new notes, which have the given cursor. It also
 // returns the cursor of the oldest notes in the summary. If there is too little room, the oldest
@@ -272,12 +272,12 @@ func (s *Summarizer) joined(
 		first += " to " + last
 	}
 	text = fmt.Sprintf("[notes %d, %s, %s]\n%s", cursor, first, Count(len(entries), "message"),
-		noteHead.ReplaceAllString(notes, "(notes $1, "))
+		noteHead().ReplaceAllString(notes, "(notes $1, "))
 	if before.Text != "" {
 		text = before.Text + "\n\n" + text
 	}
 	_, tokens := s.Settings.Prompt(key)
-	heads := noteHead.FindAllStringSubmatchIndex(text, -1)
+	heads := noteHead().FindAllStringSubmatchIndex(text, -1)
 	most := prompt.Share(tokens, 4, maxSummary)
 	begin, oldest := 0, heads[0] // an imported summary begins with other text
 	for _, head := range heads {

@@ -2,10 +2,8 @@ package dream
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"gateway/memory/document"
 	"gateway/store/plaintext"
@@ -48,10 +46,8 @@ type analysis struct {
 
 // tagged matches a line that begins with a tag, after any marks of lists, headings, quotes
 // or bold text. A bar is not such a mark: there the model repeats a line of its data.
-var tagged = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile("^(?:[\\s>#*+•–_`-]|\\d{1,3}[.)]|\\[[ xX]\\])*" +
-		"[\\[【]\\s*([A-Za-z][A-Za-z ._-]{0,30}?)\\s*[\\]】][\\s*_`:：]*(.*)$")
-})
+var tagged = plaintext.Pattern("^(?:[\\s>#*+•–_`-]|\\d{1,3}[.)]|\\[[ xX]\\])*" +
+	"[\\[【]\\s*([A-Za-z][A-Za-z ._-]{0,30}?)\\s*[\\]】][\\s*_`:：]*(.*)$")
 
 // parse parses the answer of the first phase. skills are the names of existing skills.
 func parse(answer string, skills []string) analysis {
@@ -145,7 +141,7 @@ func unmarked(text string) string {
 }
 
 // skillName matches valid names of skills.
-var skillName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+var skillName = plaintext.Pattern(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
 const maxSkillName = 64
 
@@ -157,7 +153,7 @@ func skillFinding(text string) (finding, bool) {
 	}
 	name = strings.Trim(strings.ToLower(name), " *`\"'")
 	name = strings.NewReplacer(" ", "-", "_", "-").Replace(name)
-	if len(name) > maxSkillName || !skillName.MatchString(name) {
+	if len(name) > maxSkillName || !skillName().MatchString(name) {
 		return finding{}, false
 	}
 	return finding{Skill: name, Text: unmarked(strings.TrimLeft(rest, " *`"))}, true

@@ -1,10 +1,10 @@
 package dream
 
 import (
-	"regexp"
 	"strings"
-	"sync"
 	"unicode"
+
+	"gateway/store/plaintext"
 )
 
 // lineEnds replaces all characters that some program treats as a line end.
@@ -67,9 +67,7 @@ func unframed(s string) string {
 // conversation.
 func imitatesPrompt(s string) bool { return envelopeLike().MatchString(s) }
 
-var envelopeLike = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(strings.NewReplacer("_", `[\s\p{Z}\p{Cf}]+`).Replace(
-		`(?im)[\[【]\s*(?:[a-z]+day_\d{4}-\d\d-\d\d|(?:end|text|outcome)_of_|what_was_said_|` +
-			`in_reply_to_|in_the_quoted_|forwarded,|new_wording_|voice_message\s*[\],:]|` +
-			`your_task\s*\]|archived_context_summary)|^\s*#+\s*runtime_context\s*$`))
-})
+var envelopeLike = plaintext.Pattern(strings.NewReplacer("_", `[\s\p{Z}\p{Cf}]+`).Replace(
+	`(?im)[\[【]\s*(?:[a-z]+day_\d{4}-\d\d-\d\d|(?:end|text|outcome)_of_|what_was_said_|` +
+		`in_reply_to_|in_the_quoted_|forwarded,|new_wording_|voice_message\s*[\],:]|` +
+		`your_task\s*\]|archived_context_summary)|^\s*#+\s*runtime_context\s*$`))

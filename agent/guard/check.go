@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -72,10 +71,10 @@ func parse(rawURL string) (*url.URL, error) {
 
 var (
 	// number matches a last label that makes a host an IPv4 address according to WHATWG.
-	number = regexp.MustCompile(`^([0-9]+|0[xX][0-9a-fA-F]*)$`)
+	number = plaintext.Pattern(`^([0-9]+|0[xX][0-9a-fA-F]*)$`)
 
 	// label matches a DNS label of any length as used in practice, which may have underscores.
-	label = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?$`)
+	label = plaintext.Pattern(`^[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?$`)
 )
 
 // host returns a host in canonical form, or an error if it is refused.
@@ -92,7 +91,7 @@ func (g *Guard) host(name string) (string, error) {
 		return "", err
 	}
 	labels := strings.Split(name, ".")
-	if number.MatchString(labels[len(labels)-1]) {
+	if number().MatchString(labels[len(labels)-1]) {
 		addr, err := netip.ParseAddr(name)
 		if err != nil {
 			return "", fmt.Errorf("the host %.80q looks like a number; "+
@@ -101,7 +100,7 @@ func (g *Guard) host(name string) (string, error) {
 		return g.address(addr)
 	}
 	for _, l := range labels {
-		if len(l) > 63 || !label.MatchString(l) {
+		if len(l) > 63 || !label().MatchString(l) {
 			return "", fmt.Errorf("the host %.80q is not a valid name", name)
 		}
 	}

@@ -4,7 +4,6 @@ package heartbeat
 
 import (
 	"context"
-	"regexp"
 	"strings"
 	"time"
 
@@ -34,20 +33,20 @@ func Text(docs *document.Documents, s memory.Scope) string {
 	}
 	text := docs.Doc(s, document.Heartbeat).Text
 	if len(text) > maxText {
-		text = checked.ReplaceAllString(text, "")
+		text = checked().ReplaceAllString(text, "")
 	}
 	return plaintext.Cut(text, maxText)
 }
 
 // checked matches a checked item that is not indented, with its line end.
-var checked = regexp.MustCompile(`(?m)^- \[[xX]\].*(?:\n|\z)`)
+var checked = plaintext.Pattern(`(?m)^- \[[xX]\].*(?:\n|\z)`)
 
 // IsOpen reports whether the HEARTBEAT.md of a scope contains an open item.
 func (f *Finder) IsOpen(s memory.Scope) bool { return HasOpen(Text(f.Documents, s)) }
 
 // HasOpen reports whether a HEARTBEAT.md contains an open item: an unchecked one ("- [ ] text").
 func HasOpen(text string) bool {
-	for line := range strings.Lines(comments.ReplaceAllString(text, "")) {
+	for line := range strings.Lines(comments().ReplaceAllString(text, "")) {
 		item, ok := strings.CutPrefix(strings.TrimRight(line, " \t\r\n"), "- [ ]")
 		if ok && strings.TrimSpace(item) != "" {
 			return true
@@ -57,7 +56,7 @@ func HasOpen(text string) bool {
 }
 
 // comments matches the comments of a Markdown document. Rendered Markdown does not show them.
-var comments = regexp.MustCompile(`(?s)<!--.*?(?:-->|$)`)
+var comments = plaintext.Pattern(`(?s)<!--.*?(?:-->|$)`)
 
 // List returns a heartbeat target for each person and group with open items. The target is the
 // conversation with the newest message of the scope.

@@ -1,23 +1,20 @@
 package prompt
 
 import (
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"gateway/agent/llm"
 	"gateway/memory"
 	"gateway/session"
+	"gateway/store/plaintext"
 )
 
 // added matches what [Recalled] and [NamedSkill] append to messages. [Escape] makes sure
 // that no text of a person matches.
-var added = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?s)\n\n\[the skill [^\]\n]*, named by the user\]\n.*?` +
-		`\n\[end of the skill\]|\n\n\[what you remember, for this message\]\n.*?` +
-		`\n\[end of what you remember\]`)
-})
+var added = plaintext.Pattern(`(?s)\n\n\[the skill [^\]\n]*, named by the user\]\n.*?` +
+	`\n\[end of the skill\]|\n\n\[what you remember, for this message\]\n.*?` +
+	`\n\[end of what you remember\]`)
 
 // WithoutRecalled returns entries without the facts and skills that were appended for the model.
 // Searches and summaries must not treat these as something that a person said.

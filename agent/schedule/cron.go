@@ -53,17 +53,17 @@ var cronFields = [5]field{
 	{name: "minute", most: 59},
 	{name: "hour", most: 23},
 	{name: "day", least: 1, most: 31, names: " L W ",
-		special: lazily(`^(L|\d{1,2}W)$`)},
+		special: plaintext.Pattern(`^(L|\d{1,2}W)$`)},
 	{name: "month", least: 1, most: 12,
 		names: " JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC "},
 	{name: "weekday", most: 7,
 		names:   " SUN MON TUE WED THU FRI SAT L SUNL MONL TUEL WEDL THUL FRIL SATL ",
-		special: lazily(`^[0-7](L|#[1-5])$`)},
+		special: plaintext.Pattern(`^[0-7](L|#[1-5])$`)},
 }
 
 var (
-	cronPart  = lazily(`^(?:\*|(\d{1,2})(?:-(\d{1,2}))?)(?:/(\d{1,2}))?$`)
-	cronWords = lazily(`[A-Z]+`)
+	cronPart  = plaintext.Pattern(`^(?:\*|(\d{1,2})(?:-(\d{1,2}))?)(?:/(\d{1,2}))?$`)
+	cronWords = plaintext.Pattern(`[A-Z]+`)
 )
 
 // plan is a parsed expression.

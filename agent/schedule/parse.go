@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"gateway/store/plaintext"
@@ -30,19 +28,13 @@ const (
 )
 
 var (
-	spanPart  = lazily(`(\d{1,9})\s*(` + unitPattern + `)`)
-	spanWhole = lazily(`^` + spanPattern + `$`)
-	dayTime   = lazily(`^(?:(` + dayPattern + `)\s+)?(?:at\s+)?(` + timePattern + `)$`)
-	dateTime  = lazily(
+	spanPart  = plaintext.Pattern(`(\d{1,9})\s*(` + unitPattern + `)`)
+	spanWhole = plaintext.Pattern(`^` + spanPattern + `$`)
+	dayTime   = plaintext.Pattern(`^(?:(` + dayPattern + `)\s+)?(?:at\s+)?(` + timePattern + `)$`)
+	dateTime  = plaintext.Pattern(
 		`^(` + datePattern + `)(?:\s+at\s+|\s*t\s*|\s+)(\d{1,2}:\d{2}(?::\d{2})?)$`)
-	clockTime = lazily(`^(\d{1,2})(?::(\d{2}))?\s*(?:([ap])(?:m|\.\s?m\.?))?$`)
+	clockTime = plaintext.Pattern(`^(\d{1,2})(?::(\d{2}))?\s*(?:([ap])(?:m|\.\s?m\.?))?$`)
 )
-
-// lazily returns a function that compiles an expression at its first call. All of them together
-// would take a noticeable part of the start.
-func lazily(pattern string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
-}
 
 // units has the units by their first letters. The m stands for minutes; there are no months,
 // because they differ in length.
@@ -195,34 +187,36 @@ func parseClock(text string) (hour, minute int, err error) {
 
 // Words that a request may begin with.
 var (
-	everyDay = lazily(`(?i)^every\s+(day|weekday|` + weekdays +
+	everyDay = plaintext.Pattern(`(?i)^every\s+(day|weekday|` + weekdays +
 		`(?:(?:\s*,\s*|\s+and\s+)` + weekdays + `)*)\s+(?:at\s+)?(` + timePattern + `)(?:\s+|$)`)
-	everySpan = lazily(`(?i)^every\s+(` + spanPattern + `|` + unitPattern +
+	everySpan = plaintext.Pattern(`(?i)^every\s+(` + spanPattern + `|` + unitPattern +
 		`)(?:\s+|$)`)
-	atTime = lazily(`(?i)^((?:in\s+)` + spanPattern + `|` +
+	atTime = plaintext.Pattern(`(?i)^((?:in\s+)` + spanPattern + `|` +
 		`(?:on\s+)?` + datePattern + `(?:\s+at\s+|t|\s+)\d{1,2}:\d{2}(?::\d{2})?` +
 		`(?:z|[+-]\d{2}:\d{2})?|` +
 		`(?:on\s+)?(?:` + dayPattern + `\s+)?(?:at\s+)?` + timePattern + `)(?:\s+|$)`)
-	anyDay = lazily(weekdays)
+	anyDay = plaintext.Pattern(weekdays)
 )
 
 // Words after a time that belong to it for a person. A clock time does so after days or weeks.
 var (
-	ofDays    = lazily(`(?i)(?:weeks?|w|days?|d)\s*$`)
-	clockNext = lazily(`(?i)^(?:at\s+)?` + timePattern + `(?:\s|$)`)
-	timeNext  = lazily(`(?i)^and\s+(?:at\s+)?(?:` + timePattern + `|` + weekdays + `)(?:\s|$)`)
-	clockOnly = lazily(`(?i)^(?:at\s+)?` + timePattern + `$`)
-	dayNext   = lazily(`(?i)^(?:(?:on\s+)?(?:` + dayPattern + `|` + datePattern + `)|every\s+(?:` +
+	ofDays    = plaintext.Pattern(`(?i)(?:weeks?|w|days?|d)\s*$`)
+	clockNext = plaintext.Pattern(`(?i)^(?:at\s+)?` + timePattern + `(?:\s|$)`)
+	timeNext  = plaintext.Pattern(
+		`(?i)^and\s+(?:at\s+)?(?:` + timePattern + `|` + weekdays + `)(?:\s|$)`)
+	clockOnly = plaintext.Pattern(`(?i)^(?:at\s+)?` + timePattern + `$`)
+	dayNext   = plaintext.Pattern(`(?i)^(?:(?:on\s+)?(?:` + dayPattern + `|` + datePattern + `)|` +
+		`every\s+(?:` +
 		spanPattern + `|day|weekday|` + unitPattern + `|` + weekdays + `))(?:[\s,]|$)`)
 	// These words would change the time, but the gateway does not know them.
-	otherNext = lazily(`^(?i:tonight|at\s+night|` +
+	otherNext = plaintext.Pattern(`^(?i:tonight|at\s+night|` +
 		`(?:in\s+the|this|tomorrow|every)\s+(?:afternoon|evening|night)|` +
 		`next\s+(?:week|month|year|` + weekdays + `)|` +
 		`(?:on\s+)?(?:the\s+)?(?:` + months + `\.?\s+\d{1,2}|\d{1,2}\.?\s+` + months +
 		`)(?:st|nd|rd|th)?|(?:on\s+)?the\s+\d{1,2}(?:st|nd|rd|th)|` +
 		`on\s+\d{1,2}[./]\d{1,2}[./]?(?:\d{4})?)(?:[\s,]|$)|` +
 		`^(?:UTC|GMT|CES?T|[ECMP][SD]T|BST|IST|JST)(?:[\s,]|$)`)
-	clockLast = lazily(`(?i)` + timePattern + `$`)
+	clockLast = plaintext.Pattern(`(?i)` + timePattern + `$`)
 )
 
 // checkRest returns an error if rest, the words after a time, begins with a second time or with the

@@ -6,11 +6,11 @@ import (
 	"maps"
 	"math/big"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
+
+	"gateway/store/plaintext"
 
 	"github.com/google/jsonschema-go/jsonschema"
 )
@@ -165,9 +165,7 @@ func castToList(s *jsonschema.Schema, v any) (any, bool) {
 }
 
 // number matches a JSON number whose exponent is cheap to expand.
-var number = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^-?(0|[1-9][0-9]{0,40})(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?$`)
-})
+var number = plaintext.Pattern(`^-?(0|[1-9][0-9]{0,40})(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?$`)
 
 // integer returns s as an integer without fraction and exponent, if an int64 can hold it.
 func integer(s string) (json.Number, bool) {

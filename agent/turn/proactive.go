@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 	"unicode"
@@ -18,6 +17,7 @@ import (
 	"gateway/memory/document"
 	"gateway/session"
 	"gateway/store"
+	"gateway/store/plaintext"
 )
 
 // Jobs, heartbeats and hooks begin proactive turns: see [bus.Origin]. Nobody watches such a turn,
@@ -57,9 +57,9 @@ func (t *turn) mayBeSilent() bool {
 // These expressions match silent at the beginning and at the end of an answer, with the punctuation
 // and markup that models put around it.
 var (
-	silentHead = regexp.MustCompile("(?i)" +
+	silentHead = plaintext.Pattern("(?i)" +
 		"^[\\s*_~\"'`“]*HEARTBEAT(?:\\\\?_|[ -])OK[*_~\"'`”.!:;,]*(?:\\s+|$)")
-	silentTail = regexp.MustCompile("(?i)" +
+	silentTail = plaintext.Pattern("(?i)" +
 		"(?:^|\\s)[*_~\"'`“]*HEARTBEAT(?:\\\\?_|[ -])OK[\\s*_~\"'`”.!]*$")
 )
 
@@ -75,12 +75,12 @@ func (t *turn) visibleText(text string) string {
 	}
 	rest, marked := strings.TrimSpace(text), false
 	for {
-		if at := silentHead.FindStringIndex(rest); at != nil {
+		if at := silentHead().FindStringIndex(rest); at != nil {
 			rest, marked = rest[at[1]:], true
 			continue
 		}
 		from := max(len(rest)-silentWindow, 0)
-		at := silentTail.FindStringIndex(rest[from:])
+		at := silentTail().FindStringIndex(rest[from:])
 		if at == nil || at[0] == 0 && from > 0 { // the window may begin within a word
 			break
 		}

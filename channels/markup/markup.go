@@ -15,6 +15,7 @@ package markup
 import (
 	"regexp"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/yuin/goldmark/ast"
@@ -24,28 +25,30 @@ import (
 	"github.com/yuin/goldmark/util"
 )
 
-// markdown parses the dialect of this package. It is safe for concurrent use.
-var markdown = parser.NewParser(
-	parser.WithBlockParsers(parser.DefaultBlockParsers()...),
-	parser.WithInlineParsers(append(parser.DefaultInlineParsers(),
-		util.Prioritized(eastAsian{parser.NewEmphasisParser(), '*'}, 499), // before the default
-		util.Prioritized(eastAsian{extension.NewStrikethroughParser(), '~'}, 500),
-		util.Prioritized(spoilerParser{}, 500),
-		// A bare link is shown unchanged, and the characters in it are not markup.
-		util.Prioritized(extension.NewLinkifyParser(
-			extension.WithLinkifyURLRegexp(bareLink)), 999),
-	)...),
-	parser.WithParagraphTransformers(append(parser.DefaultParagraphTransformers(),
-		util.Prioritized(extension.NewTableParagraphTransformer(), 200),
-	)...),
-	parser.WithASTTransformers(util.Prioritized(extension.NewTableASTTransformer(), 0)),
-)
+// markdown returns the parser of the dialect of this package. It is safe for concurrent use.
+var markdown = sync.OnceValue(func() parser.Parser {
+	return parser.NewParser(
+		parser.WithBlockParsers(parser.DefaultBlockParsers()...),
+		parser.WithInlineParsers(append(parser.DefaultInlineParsers(),
+			util.Prioritized(eastAsian{parser.NewEmphasisParser(), '*'}, 499), // before the default
+			util.Prioritized(eastAsian{extension.NewStrikethroughParser(), '~'}, 500),
+			util.Prioritized(spoilerParser{}, 500),
+			// A bare link is shown unchanged, and the characters in it are not markup.
+			util.Prioritized(extension.NewLinkifyParser(
+				extension.WithLinkifyURLRegexp(regexp.MustCompile(bareLink))), 999),
+		)...),
+		parser.WithParagraphTransformers(append(parser.DefaultParagraphTransformers(),
+			util.Prioritized(extension.NewTableParagraphTransformer(), 200),
+		)...),
+		parser.WithASTTransformers(util.Prioritized(extension.NewTableASTTransformer(), 0)),
+	)
+})
 
 // bareLink matches an address without a label. The library's own pattern has only ASCII characters.
 // In scripts without spaces, text may follow an address directly. So their characters belong to it
 // only after a separator, as in https://ja.wikipedia.org/wiki/日本.
-var bareLink = regexp.MustCompile(`^(?:http|https|ftp)://[-a-zA-Z0-9@:%._+~#=]{1,256}\.[a-z]+` +
-	`(?::\d+)?(?:[/#?]` + unspaced + `*(?:[/#?=&_(-]` + unspaced + `+|` + spaced + `)*)?`)
+const bareLink = `^(?:http|https|ftp)://[-a-zA-Z0-9@:%._+~#=]{1,256}\.[a-z]+` +
+	`(?::\d+)?(?:[/#?]` + unspaced + `*(?:[/#?=&_(-]` + unspaced + `+|` + spaced + `)*)?`
 
 const (
 	// unspaced matches a character of a script without spaces, or of Korean, whose particles follow
@@ -70,7 +73,7 @@ func renderIn(md string, d *dialect, width int) *writer {
 	r.w.width = width
 	r.w.out.Grow(len(md) + len(md)/4)
 	if !isTooComplex(md) {
-		r.blocks(markdown.Parse(text.NewReader(r.src)))
+		r.blocks(markdown().Parse(text.NewReader(r.src)))
 	}
 	// Nothing of md would be seen, or it was not parsed. The person gets the source instead.
 	if !r.w.visible && strings.TrimSpace(md) != "" {

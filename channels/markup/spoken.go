@@ -16,7 +16,7 @@ func Spoken(md string) string {
 		return ""
 	}
 	r := newRenderer([]byte(md), &spoken)
-	r.blocks(markdown.Parse(text.NewReader(r.src)))
+	r.blocks(markdown().Parse(text.NewReader(r.src)))
 	if !r.w.visible {
 		return ""
 	}

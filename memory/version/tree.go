@@ -9,7 +9,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 	"unicode"
@@ -19,14 +18,14 @@ import (
 )
 
 // changeID matches the IDs of changes, which also have at most maxName bytes.
-var changeID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/+@-]*$`)
+var changeID = plaintext.Pattern(`^[A-Za-z0-9][A-Za-z0-9._:/+@-]*$`)
 
 // maxReason bounds a reason, in bytes.
 const maxReason = 16 << 10
 
 // version returns a Version for a change that is made now.
 func (t *Tree) version(c Change) (Version, error) {
-	if c.ID != "" && (len(c.ID) > maxName || !changeID.MatchString(c.ID)) {
+	if c.ID != "" && (len(c.ID) > maxName || !changeID().MatchString(c.ID)) {
 		return Version{}, fmt.Errorf("version: %q can't be the ID of a change", c.ID)
 	}
 	// The author is written into the line of a commit, where these characters have a meaning.
@@ -131,12 +130,12 @@ type found struct {
 }
 
 // hexDigits matches the digits of an ID, which has six or more.
-var hexDigits = regexp.MustCompile(`^[0-9a-f]+$`)
+var hexDigits = plaintext.Pattern(`^[0-9a-f]+$`)
 
 // find returns the version with an ID, or with an ID that begins with id.
 func (t *Tree) find(ctx context.Context, id string) (found, error) {
 	id = strings.ToLower(id)
-	if len(id) < 6 || !hexDigits.MatchString(id) {
+	if len(id) < 6 || !hexDigits().MatchString(id) {
 		return found{}, fmt.Errorf("version: %q: %w: want six or more of its digits, such as 3f9a01",
 			id, ErrUnknown)
 	}

@@ -15,11 +15,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"strings"
 	"time"
 
 	"gateway/store"
+	"gateway/store/plaintext"
 )
 
 // Options are the optional settings of [New].
@@ -112,7 +112,7 @@ type Tree struct {
 const maxName = 200
 
 // plainName matches the names of histories, which also have at most maxName bytes.
-var plainName = regexp.MustCompile(`^[A-Za-z0-9@_+-][A-Za-z0-9@._+-]*$`)
+var plainName = plaintext.Pattern(`^[A-Za-z0-9@_+-][A-Za-z0-9@._+-]*$`)
 
 // Tree returns the history with a name, such as "person-3", of a folder. The function
 // files chooses the files whose history is kept; nil chooses all. It gets slash-separated
@@ -120,7 +120,7 @@ var plainName = regexp.MustCompile(`^[A-Za-z0-9@_+-][A-Za-z0-9@._+-]*$`)
 // refused folder is kept. All trees with the same name share one history. Tree panics
 // unless the name consists of 1 to 200 letters, digits and "@._+-".
 func (s *Store) Tree(name, folder string, files func(rel string) bool) *Tree {
-	if len(name) > maxName || !plainName.MatchString(name) {
+	if len(name) > maxName || !plainName().MatchString(name) {
 		panic(fmt.Sprintf("version: %q can't name a history", name))
 	}
 	return &Tree{store: s, name: name, folder: folder, files: files}

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -97,7 +96,7 @@ func (f *file) read(kind, claimed string) error {
 	}
 	// Markdown and programs may begin with tags, too.
 	other := claimed != kind && IsText(claimed) || claimed == "application/octet-stream"
-	if kind == "text/html" && other && !pageStart.Match(f.raw[:min(len(f.raw), headSize)]) {
+	if kind == "text/html" && other && !pageStart().Match(f.raw[:min(len(f.raw), headSize)]) {
 		kind = "text/plain"
 	}
 	if IsText(claimed) && kind == "text/plain" {
@@ -119,7 +118,7 @@ func (f *file) read(kind, claimed string) error {
 }
 
 // pageStart matches the beginning of a whole web page.
-var pageStart = regexp.MustCompile(
+var pageStart = plaintext.Pattern(
 	`(?is)^(\xef\xbb\xbf|\s|<!--.*?-->)*<(!doctype html|html\b|head\b|body\b)`)
 
 // Type returns the MIME type of a file, without parameters, from its first bytes; about 3 kB are

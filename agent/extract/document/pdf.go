@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"regexp"
 	"strings"
 	"time"
+
+	"gateway/store/plaintext"
 
 	"github.com/ledongthuc/pdf"
 )
@@ -242,7 +243,7 @@ func streamsOf(v pdf.Value) []pdf.Value {
 }
 
 // inlineImage matches an image within content: BI, its properties, ID, its data, EI.
-var inlineImage = regexp.MustCompile(
+var inlineImage = plaintext.Pattern(
 	`(?s)(^|[\s>)\]])BI\s*/[^()]*?[\s>\]]ID\s.*?\sEI(\s|$)`)
 
 // withoutImages returns the content in streams without its images. The parser would read their data
@@ -252,10 +253,10 @@ func withoutImages(streams pdf.Value) pdf.Value {
 	for _, s := range streamsOf(streams) {
 		_, _ = content.ReadFrom(s.Reader()) // the parser reports the error
 	}
-	if !bytes.Contains(content.Bytes(), []byte("BI")) || !inlineImage.Match(content.Bytes()) {
+	if !bytes.Contains(content.Bytes(), []byte("BI")) || !inlineImage().Match(content.Bytes()) {
 		return streams
 	}
-	return trailerOf("", inlineImage.ReplaceAll(content.Bytes(), []byte(" "))).Key("Root")
+	return trailerOf("", inlineImage().ReplaceAll(content.Bytes(), []byte(" "))).Key("Root")
 }
 
 // trailerOf returns the trailer of a PDF file with the given entries and with one object, a stream.

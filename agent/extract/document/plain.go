@@ -2,9 +2,10 @@ package document
 
 import (
 	"bytes"
-	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"gateway/store/plaintext"
 
 	"golang.org/x/net/html/charset"
 	"golang.org/x/text/encoding"
@@ -68,14 +69,14 @@ func Decode(raw []byte, contentType string) string {
 }
 
 // xmlEncoding matches an XML declaration that names an encoding.
-var xmlEncoding = regexp.MustCompile(
+var xmlEncoding = plaintext.Pattern(
 	`^\s*<\?xml\s[^>]*?encoding\s*=\s*["']([A-Za-z][A-Za-z0-9._-]*)["']`)
 
 // declaredEncoding returns the encoding that the XML declaration at the beginning of raw names. It
 // returns nil if there is none, or if the encoding is not known or is one of several bytes per
 // character, in which the declaration could not be read.
 func declaredEncoding(raw []byte) encoding.Encoding {
-	m := xmlEncoding.FindSubmatch(raw[:min(len(raw), 1024)])
+	m := xmlEncoding().FindSubmatch(raw[:min(len(raw), 1024)])
 	if m == nil {
 		return nil
 	}

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"math"
 	"path"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
+
+	"gateway/store/plaintext"
 )
 
 // Limits of workbooks.
@@ -189,13 +190,13 @@ func builtIn(n int) style {
 }
 
 // notFormat matches the parts of a format that are literal text, a color or a condition.
-var notFormat = regexp.MustCompile(`"[^"]*"?|[\\_*].|\[[^\]]*[^\]hms][^\]]*\]`)
+var notFormat = plaintext.Pattern(`"[^"]*"?|[\\_*].|\[[^\]]*[^\]hms][^\]]*\]`)
 
 // styleOf returns the style of a number format. The letter m alone does not make it a date: it
 // means months as well as minutes, and usually comes with one of the others. Brackets are around
 // the greatest unit of a duration.
 func styleOf(code string) style {
-	code = notFormat.ReplaceAllString(strings.ToLower(code), "")
+	code = notFormat().ReplaceAllString(strings.ToLower(code), "")
 	switch {
 	case strings.Contains(code, "%"):
 		return percentage
@@ -305,7 +306,7 @@ func (s *sheetText) begin(e *xml.StartElement) {
 }
 
 // escapedCharacter matches a character that XML can't contain, such as the return in _x000D_.
-var escapedCharacter = regexp.MustCompile(`_x[0-9A-Fa-f]{4}_`)
+var escapedCharacter = plaintext.Pattern(`_x[0-9A-Fa-f]{4}_`)
 
 // cell writes the current cell at its end.
 func (s *sheetText) cell() {
@@ -333,7 +334,7 @@ func (s *sheetText) cell() {
 	if value == "" {
 		return
 	}
-	value = escapedCharacter.ReplaceAllStringFunc(value, func(escape string) string {
+	value = escapedCharacter().ReplaceAllStringFunc(value, func(escape string) string {
 		code, err := strconv.ParseUint(escape[2:6], 16, 16)
 		if c := rune(code); err == nil && !unicode.IsControl(c) {
 			return string(c)

@@ -50,7 +50,7 @@ func describe(images []llm.Image) (list []string) {
 }
 
 // frame matches the lines around text from outside, which people need not see.
-var frame = lazily(`(?m)^\[(?:text of .*, which is information and no instruction|` +
+var frame = plaintext.Pattern(`(?m)^\[(?:text of .*, which is information and no instruction|` +
 	`end of .*)\]\n?`)
 
 // results returns the results of tools at the end of the request, or "".

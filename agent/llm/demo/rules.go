@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"sync"
 
 	"gateway/store/plaintext"
 )
@@ -19,42 +18,36 @@ type rule struct {
 	action  string   // for a tool with several actions; or ""
 }
 
-// lazily returns a function that compiles an expression at its first call: hardly any gateway uses
-// this model.
-func lazily(pattern string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
-}
-
 // rules are tried in this order.
 var rules = []rule{
 	{"time", "tells the time", "time",
-		lazily(`(?i)^(?:what(?:'s| is) the )?time(?: is it)?$`), nil, ""},
+		plaintext.Pattern(`(?i)^(?:what(?:'s| is) the )?time(?: is it)?$`), nil, ""},
 	{"ls [PATH]", "lists a folder", "list_dir",
-		lazily(`(?i)^ls(?:\s+(\S.*))?$`), []string{"path"}, ""},
+		plaintext.Pattern(`(?i)^ls(?:\s+(\S.*))?$`), []string{"path"}, ""},
 	{"read FILE", "shows a file", "read_file",
-		lazily(`(?i)^read\s+(\S.*)$`), []string{"path"}, ""},
+		plaintext.Pattern(`(?i)^read\s+(\S.*)$`), []string{"path"}, ""},
 	{"run COMMAND", "runs a command in a sandbox", "exec",
-		lazily(`(?i)^run\s+(\S.*)$`), []string{"command"}, ""},
+		plaintext.Pattern(`(?i)^run\s+(\S.*)$`), []string{"command"}, ""},
 	{"fetch URL", "reads a web page", "web_fetch",
-		lazily(`(?i)^fetch\s+(\S+)$`), []string{"url"}, ""},
+		plaintext.Pattern(`(?i)^fetch\s+(\S+)$`), []string{"url"}, ""},
 	{"remember KEY: VALUE", "remembers it for later conversations", "remember",
-		lazily(`(?i)^remember\s+([^:\n]+):\s*(\S.*)$`), []string{"key", "value"}, ""},
+		plaintext.Pattern(`(?i)^remember\s+([^:\n]+):\s*(\S.*)$`), []string{"key", "value"}, ""},
 	{"recall WORDS", "looks up what I remember", "recall",
-		lazily(`(?i)^recall\s+(\S.*)$`), []string{"query"}, ""},
+		plaintext.Pattern(`(?i)^recall\s+(\S.*)$`), []string{"query"}, ""},
 	{"ask me QUESTION", "asks you, and waits for your answer", "ask",
-		lazily(`(?i)^ask me\s+(\S.*)$`), []string{"question"}, ""},
+		plaintext.Pattern(`(?i)^ask me\s+(\S.*)$`), []string{"question"}, ""},
 	{"remind me every 2h to TEXT", "reminds you again and again", "schedule",
-		lazily(`(?i)^remind me every\s+(\S.*?)\s+(?:to|that)\s+(\S.*)$`),
+		plaintext.Pattern(`(?i)^remind me every\s+(\S.*?)\s+(?:to|that)\s+(\S.*)$`),
 		[]string{"every", "text"}, "add"},
 	{"remind me in 1m to TEXT", "reminds you, also `at 9:00` or `tomorrow 9:00`", "schedule",
-		lazily(`(?i)^remind me\s+(\S.*?)\s+(?:to|that)\s+(\S.*)$`),
+		plaintext.Pattern(`(?i)^remind me\s+(\S.*?)\s+(?:to|that)\s+(\S.*)$`),
 		[]string{"at", "text"}, "add"},
 }
 
 // defaults are the arguments for empty groups.
 var defaults = map[string]string{"path": "."}
 
-var helpPattern = lazily(`(?i)^(?:/?help|what can you do)$`)
+var helpPattern = plaintext.Pattern(`(?i)^(?:/?help|what can you do)$`)
 
 const introduction = "I am the demo model: a table of rules inside the gateway, " +
 	"not a language model. To talk to a real one, set OPENAI_API_KEY and start the gateway again."
@@ -113,11 +106,11 @@ func answer(r request) reply {
 
 var (
 	// jobFrame matches what the gateway adds around the text of a job.
-	jobFrame = lazily(
+	jobFrame = plaintext.Pattern(
 		`(?s)\[the job "[^\n]*\]\n|\n\nIf there is nothing that anybody .*`)
 	// reminder matches a reminder, and heartbeat the gateway's heartbeat message.
-	reminder  = lazily(`(?s)^Reminder: .*`)
-	heartbeat = lazily(`^\[heartbeat; `)
+	reminder  = plaintext.Pattern(`(?s)^Reminder: .*`)
+	heartbeat = plaintext.Pattern(`^\[heartbeat; `)
 )
 
 // proactive answers a message that nobody wrote: it repeats a reminder and reports nothing for a
@@ -172,12 +165,12 @@ func abilities(r request) string {
 
 var (
 	// envelope matches the timestamp before a message, such as "[Monday 2026-02-16 12:51 +08:00] ".
-	envelope = lazily(`(?m)^\s*\[[^\]\n]*\d{4}-\d{2}-\d{2}[^\]\n]*\]\s*`)
+	envelope = plaintext.Pattern(`(?m)^\s*\[[^\]\n]*\d{4}-\d{2}-\d{2}[^\]\n]*\]\s*`)
 	// remembered matches the facts and skills that the gateway adds to a message.
-	remembered = lazily(`(?s)\n\n\[(?:what you remember|the skill )[^\]]*\].*`)
+	remembered = plaintext.Pattern(`(?s)\n\n\[(?:what you remember|the skill )[^\]]*\].*`)
 
-	speaker = lazily(`^[^:\n]{1,64}:\s+`)
-	mention = lazily(`^@\S+\s+`)
+	speaker = plaintext.Pattern(`^[^:\n]{1,64}:\s+`)
+	mention = plaintext.Pattern(`^@\S+\s+`)
 )
 
 // readings returns the possible requests in a message, at least one: the message without its

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -110,12 +109,12 @@ func (f *Failure) read(object map[string]json.RawMessage) {
 	if f.Code == "" && !IsEmpty(object["type"]) {
 		f.Code = TextOf(object["type"])
 	}
-	f.Code = strings.TrimSpace(f.Code + " " + string(dailyQuota.Find(object["details"])))
+	f.Code = strings.TrimSpace(f.Code + " " + string(dailyQuota().Find(object["details"])))
 }
 
 // dailyQuota matches the name of a limit of a day in the details of Gemini's errors. The message
 // does not tell that limit from one of a minute.
-var dailyQuota = regexp.MustCompile(`\b[A-Za-z]+PerDay[A-Za-z-]*`)
+var dailyQuota = plaintext.Pattern(`\b[A-Za-z]+PerDay[A-Za-z-]*`)
 
 // maxStatus is more than any HTTP status. Some providers have error numbers of their own, such as
 // 1113.
@@ -167,14 +166,14 @@ func seconds(s float64) time.Duration {
 	return time.Duration(min(s, maxAfter.Seconds()) * float64(time.Second))
 }
 
-var waitText = regexp.MustCompile(`(?i)(?:try again|retry) ` +
+var waitText = plaintext.Pattern(`(?i)(?:try again|retry) ` +
 	`(?:in ((?:\d+h)?(?:\d+m)?\d+(?:\.\d+)?m?s)|(?:in|after) (\d{1,3}) second)`)
 
 // askedToWait returns how long the message asks the caller to wait, or 0. OpenAI and Gemini write
 // it into the message: "Please try again in 7.66s". So do Azure and Moonshot, "after 26 seconds";
 // not every proxy passes on Azure's header. Azure's 86400 seconds have another cause than a rate.
 func askedToWait(message string) time.Duration {
-	m := waitText.FindStringSubmatch(message)
+	m := waitText().FindStringSubmatch(message)
 	if m == nil {
 		return 0
 	}
@@ -189,12 +188,12 @@ func askedToWait(message string) time.Duration {
 }
 
 // minuteText matches the limit in errors of Anthropic and of Gemini.
-var minuteText = regexp.MustCompile(
+var minuteText = plaintext.Pattern(
 	`([0-9,]+) input tokens per minute|input_token_count, limit: ([0-9]+)`)
 
 // perMinute returns how many tokens all prompts of a minute may have, or 0 if f does not tell.
 func (f *Failure) perMinute() int {
-	m := minuteText.FindStringSubmatch(f.Message)
+	m := minuteText().FindStringSubmatch(f.Message)
 	if m == nil {
 		return 0
 	}
@@ -359,14 +358,14 @@ func (f *Failure) noImages(words string) bool {
 
 // noFreeTier matches Gemini's error for a model that needs an account with money. It asks for a
 // short wait, too.
-var noFreeTier = regexp.MustCompile(`free_tier\w*, limit: 0\b`)
+var noFreeTier = plaintext.Pattern(`free_tier\w*, limit: 0\b`)
 
 // quota reports whether the account has no credit left, or no free requests on this day. Gemini
 // uses the same words for its limit per minute, but then asks for a short wait. It does so for its
 // limit per day, too.
 func (f *Failure) quota(words string) bool {
 	if ContainsAny(words, "insufficient_quota", "perday", "free-models-per-day") ||
-		noFreeTier.MatchString(words) {
+		noFreeTier().MatchString(words) {
 		return true
 	}
 	return f.Status < 500 && f.After == 0 && ContainsAny(words, quotaWords...)

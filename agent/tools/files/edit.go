@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -197,7 +196,7 @@ const (
 )
 
 // numbered matches the line numbers that read_file adds.
-var numbered = regexp.MustCompile(`^ *[0-9]+\t`)
+var numbered = plaintext.Pattern(`^ *[0-9]+\t`)
 
 // closest describes the part of text that is most similar to old, which text does not
 // contain, and the differences. It quotes the lines of the file, so that their white space
@@ -205,7 +204,7 @@ var numbered = regexp.MustCompile(`^ *[0-9]+\t`)
 func closest(text, old string) string {
 	lines := splitLines(text, maxClosestLines)
 	want := splitLines(old, maxClosestOld)
-	if numbered.MatchString(old) && !numbered.MatchString(text) {
+	if numbered().MatchString(old) && !numbered().MatchString(text) {
 		return "; it seems to have the line numbers of read_file, which are not part of the file"
 	}
 	if blank(want) || len(lines) == 0 {
@@ -327,10 +326,10 @@ func difference(got, want []string) string {
 	}{
 		{"line ends (CRLF)", func(s string) string { return strings.ReplaceAll(s, "\r", "") }},
 		{"white space at the end of lines", func(s string) string {
-			return trailing.ReplaceAllString(s, "")
+			return trailing().ReplaceAllString(s, "")
 		}},
 		{"tabs and spaces at the beginning of lines", func(s string) string {
-			return leading.ReplaceAllString(trailing.ReplaceAllString(s, ""), "")
+			return leading().ReplaceAllString(trailing().ReplaceAllString(s, ""), "")
 		}},
 		{"white space", func(s string) string { return strings.Join(strings.Fields(s), "") }},
 		{"kinds of quotes or dashes", plainSigns.Replace},
@@ -348,6 +347,6 @@ func difference(got, want []string) string {
 
 // White space at the ends and at the beginnings of lines.
 var (
-	trailing = regexp.MustCompile(`(?m)[ \t\r]+$`)
-	leading  = regexp.MustCompile(`(?m)^[ \t]+`)
+	trailing = plaintext.Pattern(`(?m)[ \t\r]+$`)
+	leading  = plaintext.Pattern(`(?m)^[ \t]+`)
 )

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"regexp"
 	"slices"
 	"strings"
 
 	"gateway/agent/tool"
+	"gateway/store/plaintext"
 )
 
 const patchDescription = `Changes, adds, deletes and moves several files, all or none: "*** ` +
@@ -369,7 +369,7 @@ func (p *patchParser) hunk() (hunk, error) {
 	var h hunk
 	for ; strings.HasPrefix(p.peek(), "@@"); p.at++ {
 		a := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(p.peek()[2:]), "@@"))
-		if a != "" && !lineNumbers.MatchString(a) {
+		if a != "" && !lineNumbers().MatchString(a) {
 			h.anchors = append(h.anchors, a)
 		}
 	}
@@ -392,7 +392,7 @@ func (p *patchParser) hunk() (hunk, error) {
 }
 
 // lineNumbers matches line numbers of a unified diff, which models write in place of an anchor.
-var lineNumbers = regexp.MustCompile(`^-\d+(,\d+)? \+\d+(,\d+)?( @@.*)?$`)
+var lineNumbers = plaintext.Pattern(`^-\d+(,\d+)? \+\d+(,\d+)?( @@.*)?$`)
 
 // add adds a line to the hunk. It returns false if the line is not part of a hunk.
 func (h *hunk) add(line string) bool {

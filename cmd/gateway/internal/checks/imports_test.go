@@ -135,7 +135,7 @@ var imports = map[string]string{
 
 	"cmd/gateway/internal/hooks": "store store/plainjson bus session",
 	"cmd/gateway/internal/ops":   "store store/atomicfile",
-	"cmd/gateway/internal/config": "store/plainjson agent/persona agent/suggest " +
+	"cmd/gateway/internal/config": "store/plainjson store/plaintext agent/persona agent/suggest " +
 		"cmd/gateway/internal/hooks cmd/gateway/internal/ops",
 	"cmd/gateway/internal/telemetry": "store bus agent agent/llm agent/observe channels/recent " +
 		"cmd/gateway/internal/hooks",
@@ -172,7 +172,7 @@ var imports = map[string]string{
 		"cmd/gateway/internal/collector cmd/gateway/internal/config cmd/gateway/internal/display " +
 		"cmd/gateway/internal/doctor cmd/gateway/internal/importer cmd/gateway/internal/ops " +
 		"cmd/gateway/internal/service cmd/gateway/internal/setup memory memory/document " +
-		"memory/version session skills store",
+		"memory/version session skills store store/plaintext",
 	"cmd/gateway/internal/setup": "agent/llm channels/telegram cmd/gateway/internal/app " +
 		"cmd/gateway/internal/config " +
 		"cmd/gateway/internal/display cmd/gateway/internal/doctor cmd/gateway/internal/service " +

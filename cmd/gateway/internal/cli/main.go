@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
-	"regexp"
 	"strings"
 	"syscall"
 	_ "time/tzdata" // zone names for systems without zone data
@@ -18,6 +17,7 @@ import (
 	"gateway/cmd/gateway/internal/app"
 	"gateway/cmd/gateway/internal/collector"
 	"gateway/store"
+	"gateway/store/plaintext"
 )
 
 // Main runs the command line and returns the exit code.
@@ -88,9 +88,9 @@ var errNoData = errors.New("no data")
 
 // Patterns of the library's errors about missing flags.
 var (
-	missingFlag   = regexp.MustCompile(`^at least one of the flags in the group \[(.*)\] is required`)
-	manyFlags     = regexp.MustCompile(`^if any flags in the group .* \[(.*)\] were all set$`)
-	requiredFlags = regexp.MustCompile(`^required flag\(s\) "(.*)" not set`)
+	missingFlag   = plaintext.Pattern(`^at least one of the flags in the group \[(.*)\] is required`)
+	manyFlags     = plaintext.Pattern(`^if any flags in the group .* \[(.*)\] were all set$`)
+	requiredFlags = plaintext.Pattern(`^required flag\(s\) "(.*)" not set`)
 )
 
 // plainUsage returns err. It replaces errors of the command line library by an [app.UsageError] in
@@ -99,13 +99,13 @@ func plainUsage(err error) error {
 	if err == nil {
 		return nil
 	}
-	if m := missingFlag.FindStringSubmatch(err.Error()); m != nil {
+	if m := missingFlag().FindStringSubmatch(err.Error()); m != nil {
 		return app.UsageErrorf("want one of --%s", strings.Join(strings.Fields(m[1]), ", --"))
 	}
-	if m := manyFlags.FindStringSubmatch(err.Error()); m != nil {
+	if m := manyFlags().FindStringSubmatch(err.Error()); m != nil {
 		return app.UsageErrorf("want only one of --%s", strings.Join(strings.Fields(m[1]), ", --"))
 	}
-	if m := requiredFlags.FindStringSubmatch(err.Error()); m != nil {
+	if m := requiredFlags().FindStringSubmatch(err.Error()); m != nil {
 		return app.UsageErrorf("want --%s", strings.ReplaceAll(m[1], `", "`, " and --"))
 	}
 	return err

@@ -8,13 +8,13 @@ import (
 	"maps"
 	"net/url"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"gateway/store/plainjson"
+	"gateway/store/plaintext"
 )
 
 // An Explanation is a configuration with the origin of each value. It contains no credentials.
@@ -347,10 +347,10 @@ func quote(s string) string {
 	return strings.ReplaceAll(plainjson.Text(s), "\x7f", `\u007F`)
 }
 
-var bareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+var bareKey = plaintext.Pattern(`^[A-Za-z0-9_-]+$`)
 
 func quoteKey(s string) string {
-	if bareKey.MatchString(s) {
+	if bareKey().MatchString(s) {
 		return s
 	}
 	return quote(s)

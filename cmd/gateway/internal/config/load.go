@@ -9,11 +9,12 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"gateway/store/plaintext"
 
 	"github.com/go-viper/mapstructure/v2"
 	"github.com/knadh/koanf/v2"
@@ -274,12 +275,12 @@ func readable(name string, src []byte, found *problems) []byte {
 }
 
 // homeLine matches a line that may set the home or the database.
-var homeLine = regexp.MustCompile(`^\s*\[?\s*(gateway|home|store|url)\b`)
+var homeLine = plaintext.Pattern(`^\s*\[?\s*(gateway|home|store|url)\b`)
 
 // tableOfHome returns the table to which an invalid line belongs if the line may set the home or
 // the database, else "".
 func tableOfHome(line []byte) string {
-	m := homeLine.FindSubmatch(line)
+	m := homeLine().FindSubmatch(line)
 	switch {
 	case m == nil:
 		return ""

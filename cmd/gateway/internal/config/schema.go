@@ -10,7 +10,6 @@ import (
 	"maps"
 	"math"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"gateway/agent/suggest"
+	"gateway/store/plaintext"
 )
 
 // A member describes the value of a key: a field of a struct, or an entry of a map. An entry has
@@ -37,7 +37,7 @@ var (
 	secretsType  = reflect.TypeFor[[]Secret]()
 	jsonType     = reflect.TypeFor[JSON]()
 	errEntryName = errors.New(`a name has letters, digits, "_", "-" and "." and at most 64 of them`)
-	entryName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
+	entryName    = plaintext.Pattern(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
 )
 
 // table reports whether m is a table, which has keys of its own.
@@ -122,8 +122,8 @@ func (m member) keys() []string {
 // child returns the member for a key of a table.
 func (m member) child(key string) (member, error) {
 	if m.typ.Kind() == reflect.Map {
-		isVariable := m.key == "env" && variableName.MatchString(key) // such as _JAVA_OPTIONS
-		if len(key) > 64 || !entryName.MatchString(key) && !isVariable {
+		isVariable := m.key == "env" && variableName().MatchString(key) // such as _JAVA_OPTIONS
+		if len(key) > 64 || !entryName().MatchString(key) && !isVariable {
 			return member{}, errEntryName
 		}
 		return member{typ: m.typ.Elem()}, nil

@@ -11,11 +11,12 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
+
+	"gateway/store/plaintext"
 )
 
 const redacted = "redacted"
@@ -66,7 +67,7 @@ func isReference(s string) bool {
 	return strings.HasPrefix(s, "env:") || strings.HasPrefix(s, "file:")
 }
 
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var variableName = plaintext.Pattern(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // errNoReference means that a reference is not valid on any machine.
 var errNoReference = errors.New(`"env:" wants the name of an environment variable after it`)
@@ -75,7 +76,7 @@ var errNoReference = errors.New(`"env:" wants the name of an environment variabl
 // variable or the file and never the content.
 func (s Secret) follow(home string, vars map[string]string) (Secret, error) {
 	if name, ok := strings.CutPrefix(s.Reveal(), "env:"); ok {
-		if !variableName.MatchString(name) {
+		if !variableName().MatchString(name) {
 			return Secret{}, errNoReference
 		}
 		v := strings.TrimSpace(vars[name])
@@ -164,14 +165,14 @@ func (c *Config) Secrets() []string {
 }
 
 // secretName matches the names of variables that contain secrets.
-var secretName = regexp.MustCompile(`(?i)(KEY|TOKEN|SECRET|PASSW|CREDENTIAL)`)
+var secretName = plaintext.Pattern(`(?i)(KEY|TOKEN|SECRET|PASSW|CREDENTIAL)`)
 
 // minExposed is the minimum length of such a variable's value. A shorter value, such as "true",
 // occurs in many texts.
 const minExposed = 8
 
 // NamesSecret reports whether the name of a variable looks like that of a credential.
-func NamesSecret(variable string) bool { return secretName.MatchString(variable) }
+func NamesSecret(variable string) bool { return secretName().MatchString(variable) }
 
 // exposed returns the values of those of the named variables that are credentials.
 func exposed(names []string, vars map[string]string) (list []string) {

@@ -5,9 +5,10 @@ import (
 	"errors"
 	"maps"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
+
+	"gateway/store/plaintext"
 
 	"github.com/knadh/koanf/v2"
 	"github.com/pelletier/go-toml/v2"
@@ -86,7 +87,7 @@ func readFile(name string, src []byte, found *problems) source {
 	if syntax, ok := errors.AsType[*toml.DecodeError](err); ok {
 		line, _ := syntax.Position()
 		text := strings.TrimPrefix(err.Error(), "toml: ")
-		if unquoted.MatchString(text) {
+		if unquoted().MatchString(text) {
 			text += `; put a text in quotes, as in token = "123456789:AAE"`
 		}
 		found.add(problem{at: place{file: name, line: line}, text: text})
@@ -102,7 +103,7 @@ func readFile(name string, src []byte, found *problems) source {
 }
 
 // unquoted matches the parser's errors about a text without quotes.
-var unquoted = regexp.MustCompile(
+var unquoted = plaintext.Pattern(
 	`expected newline|character U\+00[4-7][0-9A-F] '[a-zA-Z]' at start`)
 
 // checkTable returns raw without the keys that m does not allow. It reports those keys.

@@ -14,6 +14,7 @@ import (
 	"unicode"
 
 	"gateway/agent/suggest"
+	"gateway/store/plaintext"
 )
 
 // A validator reports mistakes in values that have a valid form.
@@ -254,7 +255,7 @@ func (v validator) validateTransport(path func(string) []string, ch Channel) {
 	case err != nil || u.Scheme != "https" || u.Host == "":
 		v.report(path("webhook_url"), `want the public URL that begins with "https://"`)
 	}
-	if secret := ch.WebhookSecret.Reveal(); len(secret) > 256 || !secretToken.MatchString(secret) {
+	if secret := ch.WebhookSecret.Reveal(); len(secret) > 256 || !secretToken().MatchString(secret) {
 		v.report(path("webhook_secret"),
 			`want 16 to 256 letters, digits, "_" and "-", which only Telegram and this gateway know`)
 	}
@@ -265,7 +266,7 @@ func (v validator) validateTransport(path func(string) []string, ch Channel) {
 
 // secretToken matches secrets that Telegram accepts and nobody can guess. Telegram allows up to
 // 256 bytes: https://core.telegram.org/bots/api#setwebhook.
-var secretToken = regexp.MustCompile(`^[A-Za-z0-9_-]{16,}$`)
+var secretToken = plaintext.Pattern(`^[A-Za-z0-9_-]{16,}$`)
 
 func isProxy(s string) bool {
 	u, err := url.Parse(s)
@@ -308,7 +309,7 @@ func (c *Config) warnings() (list []warning) {
 		}
 		at := func(key string) []string { return []string{"channels", name, key} }
 		token := ch.Token.Reveal()
-		if ch.Type == "telegram" && token != "" && !telegramToken.MatchString(token) {
+		if ch.Type == "telegram" && token != "" && !telegramToken().MatchString(token) {
 			list = append(list, warning{at("token"), "this is not a token of Telegram, which looks like " +
 				"123456789:AAE…; @BotFather shows it"})
 		}
@@ -344,16 +345,16 @@ func (c *Config) warnings() (list []warning) {
 func isEmpty(s Secret) bool { return s.Reveal() == "" }
 
 // telegramToken matches the form of Telegram bot tokens.
-var telegramToken = regexp.MustCompile(`^[0-9]+:[A-Za-z0-9_-]+$`)
+var telegramToken = plaintext.Pattern(`^[0-9]+:[A-Za-z0-9_-]+$`)
 
 // ids has the form of the ids of people and groups on each platform.
 var ids = map[string]struct {
-	form *regexp.Regexp
+	form func() *regexp.Regexp
 	want string
 }{
-	"telegram": {regexp.MustCompile(`^-?[0-9]+$`), "the number that /whoami shows"},
-	"discord":  {regexp.MustCompile(`^[0-9]+$`), "the number that /whoami shows"},
-	"whatsapp": {regexp.MustCompile(`^\+[0-9]{7,}$|^[0-9-]+@[a-z.]+$`),
+	"telegram": {plaintext.Pattern(`^-?[0-9]+$`), "the number that /whoami shows"},
+	"discord":  {plaintext.Pattern(`^[0-9]+$`), "the number that /whoami shows"},
+	"whatsapp": {plaintext.Pattern(`^\+[0-9]{7,}$|^[0-9-]+@[a-z.]+$`),
 		`a phone number such as "+4915112345678", or the id that /whoami shows`},
 }
 
@@ -362,7 +363,7 @@ var ids = map[string]struct {
 func (c *Config) CanBeChat(account, chat string) bool {
 	switch platform := c.Channels[account].Type; platform {
 	case "telegram", "discord":
-		return ids[platform].form.MatchString(chat)
+		return ids[platform].form().MatchString(chat)
 	}
 	return true
 }
@@ -375,7 +376,7 @@ func badIDs(platform, key string, list []string) string {
 	}
 	var bad []string
 	for _, id := range list {
-		if !known.form.MatchString(id) && (key != "groups" || id != "*") {
+		if !known.form().MatchString(id) && (key != "groups" || id != "*") {
 			bad = append(bad, fmt.Sprintf("%q", id))
 		}
 	}

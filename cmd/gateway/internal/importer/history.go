@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"iter"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"gateway/memory"
 	"gateway/session"
 	"gateway/store"
+	"gateway/store/plaintext"
 )
 
 // An event is an entry of the imported history.
@@ -244,7 +244,7 @@ func (m history) lines(r io.Reader, dreamed int64) iter.Seq2[event, error] {
 }
 
 // stamp matches the time at the beginning of a paragraph in HISTORY.md.
-var stamp = regexp.MustCompile(`^\[(\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}(?::\d{2})?)?)[^\]]*\]`)
+var stamp = plaintext.Pattern(`^\[(\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}(?::\d{2})?)?)[^\]]*\]`)
 
 // paragraphs reads the entries of HISTORY.md. Each entry begins with a time. Text before the
 // first entry is a heading and is skipped.
@@ -261,7 +261,7 @@ func paragraphs(r io.Reader, loc *time.Location) iter.Seq2[event, error] {
 				return
 			}
 			var at time.Time // zero if the line does not begin with a time that exists
-			if match := stamp.FindSubmatch(text); match != nil {
+			if match := stamp().FindSubmatch(text); match != nil {
 				at, _ = parseTime(string(match[1]), loc)
 			}
 			if (ended || !at.IsZero()) && current.Text != "" {
@@ -290,7 +290,7 @@ func paragraphs(r io.Reader, loc *time.Location) iter.Seq2[event, error] {
 
 // dayName matches the names of daily notes: 2026-02-16.md or 202602/20260216.md. OpenClaw gives the
 // notes of an ended conversation a name, too: 2026-02-16-vendor-pitch.md.
-var dayName = regexp.MustCompile(
+var dayName = plaintext.Pattern(
 	`^(\d{4})-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])(?:-.+)?\.md$`)
 
 // notes returns the files with daily notes in the memory folder.
@@ -301,7 +301,7 @@ func (s *Source) notes() (list []string, err error) {
 	}
 	for _, e := range entries {
 		switch {
-		case dayName.MatchString(e.Name()):
+		case dayName().MatchString(e.Name()):
 			list = append(list, "memory/"+e.Name())
 		case e.IsDir() && len(e.Name()) == len("202602"):
 			days, err := s.list(s.in("memory/" + e.Name()))
@@ -309,7 +309,7 @@ func (s *Source) notes() (list []string, err error) {
 				return nil, err
 			}
 			for _, d := range days {
-				if dayName.MatchString(d.Name()) {
+				if dayName().MatchString(d.Name()) {
 					list = append(list, "memory/"+e.Name()+"/"+d.Name())
 				}
 			}
@@ -321,7 +321,7 @@ func (s *Source) notes() (list []string, err error) {
 // readDay reads the notes of a day as one entry.
 func readDay(r io.Reader, name string, loc *time.Location) iter.Seq2[event, error] {
 	return func(yield func(event, error) bool) {
-		d := dayName.FindStringSubmatch(name)
+		d := dayName().FindStringSubmatch(name)
 		at, err := parseTime(d[1]+"-"+d[2]+"-"+d[3], loc)
 		if err != nil {
 			yield(event{}, err)

@@ -12,7 +12,6 @@ import (
 	"maps"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -22,6 +21,7 @@ import (
 	"gateway/agent/llm"
 	"gateway/bus"
 	"gateway/session"
+	"gateway/store/plaintext"
 )
 
 // OpenClaw's sessions are trees of entries: each entry names its parent, and abandoned branches
@@ -385,19 +385,19 @@ func (a *clawAgent) index() error {
 
 // archived matches the names of transcripts: ID.jsonl, ID-topic-THREAD.jsonl, and since a reset or
 // the deletion of the session ID.jsonl.reset.TIME or ID.jsonl.deleted.TIME, compressed or not.
-var archived = regexp.MustCompile(
+var archived = plaintext.Pattern(
 	`^(.+?)(-topic-.+)?\.jsonl(\.(?:reset|deleted)\.[0-9TZ.-]+?)?(\.zst)?$`)
 
 // copied matches the ids of files that OpenClaw writes beside a transcript, with the same content.
-var copied = regexp.MustCompile(`\.(trajectory|checkpoint\.[0-9a-fA-F-]{36})$`)
+var copied = plaintext.Pattern(`\.(trajectory|checkpoint\.[0-9a-fA-F-]{36})$`)
 
 // archive adds the transcripts in a folder that are not those of current sessions.
 func (a *clawAgent) archive(dir string) error {
 	files, err := a.list(dir)
 	for _, e := range files {
 		name := path.Join(dir, e.Name())
-		match := archived.FindStringSubmatch(e.Name())
-		if match == nil || !e.Type().IsRegular() || copied.MatchString(match[1]) {
+		match := archived().FindStringSubmatch(e.Name())
+		if match == nil || !e.Type().IsRegular() || copied().MatchString(match[1]) {
 			continue
 		}
 		id := match[1]

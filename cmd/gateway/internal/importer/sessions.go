@@ -11,7 +11,6 @@ import (
 	"iter"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"gateway/memory"
 	"gateway/session"
 	"gateway/store"
+	"gateway/store/plaintext"
 )
 
 // A ForeignHeader is the header of a session of another agent.
@@ -272,7 +272,7 @@ func (m conversations) importAll(ctx context.Context) {
 
 // workspaceID matches the folders in which nanobot keeps the sessions of a workspace since August
 // 2026.
-var workspaceID = regexp.MustCompile(`^[0-9a-f]{32}$`)
+var workspaceID = plaintext.Pattern(`^[0-9a-f]{32}$`)
 
 // importFolder imports the sessions of a folder.
 func (m conversations) importFolder(ctx context.Context, dir string) {
@@ -287,7 +287,7 @@ func (m conversations) importFolder(ctx context.Context, dir string) {
 		case ctx.Err() != nil, strings.HasSuffix(name, ".meta.json"),
 			strings.HasSuffix(name, ".checkpoint.json"): // of a turn that nanobot had not ended
 		case e.IsDir():
-			if workspaceID.MatchString(e.Name()) {
+			if workspaceID().MatchString(e.Name()) {
 				m.importFolder(ctx, name)
 			}
 		case ext == ".jsonl":
