@@ -172,6 +172,10 @@ func NewTransport() *http.Transport {
 		MaxIdleConnsPerHost: 128,
 		IdleConnTimeout:     55 * time.Second,
 		ForceAttemptHTTP2:   true,
+		HTTP2: &http.HTTP2Config{ // detects a dead connection, which all calls share
+			SendPingTimeout: 15 * time.Second,
+			PingTimeout:     10 * time.Second,
+		},
 	}
 }
 

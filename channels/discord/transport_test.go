@@ -1,0 +1,9 @@
+package discord
+
+import (
+	"testing"
+
+	"gateway/channels/channeltest"
+)
+
+func TestDeadConnection(t *testing.T) { channeltest.DeadConnection(t, NewTransport()) }
