@@ -15,8 +15,8 @@ const resting = "s.updated_ms < $3 AND NOT EXISTS " +
 const subs = "s.task <> ''"
 
 // PruneMessages deletes messages older than before that no prompt holds any more, in sessions
-// without activity since then, among the next rows after an id. See [store.Pruning.Step]. It keeps
-// all messages from the id below on, because notes of them are still to be made.
+// without activity since then, among the next rows after an id. See [store.Pruning.Step]. It
+// deletes only messages whose ids are less than below. The others still need notes.
 func PruneMessages(
 	tx *store.Tx, below int64, before time.Time, after int64,
 ) (int, int64, error) {

@@ -17,6 +17,14 @@ func (w *world) alter(do func(tx *store.Tx, id int64, now time.Time) error, j *J
 	return w.db.Tx(w.t.Context(), func(tx *store.Tx) error { return do(tx, j.ID, w.now) })
 }
 
+// pause pauses a job for a reason.
+func (w *world) pause(j *Job, why string) error {
+	w.t.Helper()
+	return w.alter(func(tx *store.Tx, id int64, now time.Time) error {
+		return w.s.Pause(tx, id, why, now)
+	}, j)
+}
+
 func TestChangeWhileItRuns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -58,9 +66,7 @@ func TestPause(t *testing.T) {
 		t.Fatal("it can't begin")
 	}
 	w.texts()
-	w.must(w.alter(func(tx *store.Tx, id int64, now time.Time) error {
-		return w.s.Pause(tx, id, "holidays", now)
-	}, j))
+	w.must(w.pause(j, "holidays"))
 	w.done(j) // the running run ends as usual
 	w.look(5*time.Hour + 10*time.Minute)
 	w.want()
@@ -72,17 +78,13 @@ func TestPause(t *testing.T) {
 	w.wantRuns(j, Waiting, Succeeded)
 
 	// A waiting run is skipped, and its message does not begin a turn.
-	w.must(w.alter(func(tx *store.Tx, id int64, now time.Time) error {
-		return w.s.Pause(tx, id, "", now)
-	}, j))
+	w.must(w.pause(j, ""))
 	if w.begin(j) {
 		t.Error("a run of a paused job begins")
 	}
 	w.wantRuns(j, Skipped, Succeeded)
 	once := w.add(job("once", w.at("in 1h")))
-	w.must(w.alter(func(tx *store.Tx, id int64, now time.Time) error {
-		return w.s.Pause(tx, id, "", now)
-	}, once))
+	w.must(w.pause(once, ""))
 	w.look(2 * time.Hour)
 	w.want()
 	if err := w.alter(w.s.Resume, once); !errors.Is(err, ErrNoNextRun) {
@@ -105,10 +107,7 @@ func TestPauseAndResumeOthers(t *testing.T) {
 	once := w.add(job("once", w.at("in 1h")))
 	w.look(time.Hour)
 	w.do(once)
-	err := w.alter(func(tx *store.Tx, id int64, now time.Time) error {
-		return w.s.Pause(tx, id, "", now)
-	}, once)
-	if !errors.Is(err, ErrNoNextRun) {
+	if err := w.pause(once, ""); !errors.Is(err, ErrNoNextRun) {
 		t.Errorf("Pause = %v, want %v", err, ErrNoNextRun)
 	}
 }
@@ -123,9 +122,7 @@ func TestInterruptedAndPaused(t *testing.T) {
 	if !w.begin(j) {
 		t.Fatal("it can't begin")
 	}
-	w.must(w.alter(func(tx *store.Tx, id int64, now time.Time) error {
-		return w.s.Pause(tx, id, "", now)
-	}, j))
+	w.must(w.pause(j, ""))
 	run := w.newest(j).ID
 	w.tx(func(tx *store.Tx) error { return RetryRun(tx, run, w.now) })
 	w.look(time.Minute)

@@ -84,7 +84,7 @@ func (p pipes) Close() error { return nil }
 // Addr implements [net.Listener].
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// A mute connection loses what is written to it once it is dead.
+// A mute connection discards all writes while dead is set.
 type mute struct {
 	net.Conn
 	dead *atomic.Bool

@@ -1,4 +1,5 @@
-// Package plaintext shortens texts and puts them on one line, for places with little room.
+// Package plaintext shortens texts and puts them on one line, for places with little room. It also
+// compiles patterns when they are first needed.
 package plaintext
 
 import (

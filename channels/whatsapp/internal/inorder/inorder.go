@@ -42,7 +42,7 @@ type name struct {
 	id     string
 }
 
-// A wait has the messages of one sender while at least one of them is missing.
+// A wait holds the messages of one sender while at least one of them is missing.
 type wait struct {
 	sender   Sender
 	messages []message // in the order in which they came first

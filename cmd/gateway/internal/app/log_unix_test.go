@@ -57,9 +57,8 @@ func TestLogColours(t *testing.T) {
 	}
 }
 
-// TestLogPipe checks that the log can go to something that is no file, such as a pipe or /dev/null:
-// its mode stays, and it is not replaced when much was written. A pipe that nobody reads is an
-// error.
+// TestLogPipe checks that the gateway can write its log to a pipe. The pipe keeps its mode, and the
+// rotation of log files does not replace it. A pipe without a reader is an error.
 func TestLogPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	if err := syscall.Mkfifo(path, 0o640); err != nil {
