@@ -94,10 +94,6 @@ func (a *answer) add(e *event) (string, error) {
 	case "content_block_start":
 		c := e.ContentBlock
 		p := a.begin(part{kind: c.Type, id: c.ID, name: c.Name, data: c.Data})
-		if c.Type == "tool_use" && !wire.IsEmpty(c.Input) {
-			p.input = wire.TextOf(c.Input)
-			a.size += len(p.input)
-		}
 		if a.byIndex == nil {
 			a.byIndex = make(map[int]*part)
 		}
@@ -105,6 +101,10 @@ func (a *answer) add(e *event) (string, error) {
 		if c.Type == "tool_use" {
 			if a.calls++; a.calls > wire.MaxCalls {
 				return "", wire.ErrManyCalls
+			}
+			if !wire.IsEmpty(c.Input) {
+				p.input = wire.TextOf(c.Input)
+				a.size += len(p.input)
 			}
 		}
 		return c.Text, a.write(p, c.Text+c.Thinking, c.Signature)
