@@ -6,7 +6,7 @@ require (
 	charm.land/bubbles/v2 v2.2.1 // spinner of the terminal
 	charm.land/bubbletea/v2 v2.1.1 // the terminal's screen
 	charm.land/lipgloss/v2 v2.0.6 // its styles
-	codeberg.org/readeck/go-readability/v2 v2.1.1 // the readable part of a web page
+	codeberg.org/readeck/go-readability/v2 v2.1.3 // the readable part of a web page
 	github.com/CycloneDX/cyclonedx-go v0.12.0 // bills of materials of releases
 	github.com/JohannesKaufmann/html-to-markdown/v2 v2.5.2 // web pages as Markdown
 	github.com/adhocore/gronx v1.20.4 // syntax of cron
@@ -24,9 +24,9 @@ require (
 	github.com/golang-jwt/jwt/v5 v5.3.1 // signed logins of MCP servers
 	github.com/google/jsonschema-go v0.4.3 // schemas of tools and their checking
 	github.com/gorilla/websocket v1.5.3 // discordgo's; lifted to a version with its fixes
-	github.com/klauspost/compress v1.20.1 // archives of OpenClaw
+	github.com/klauspost/compress v1.20.4 // archives of OpenClaw
 	github.com/knadh/koanf/v2 v2.4.1 // merging of configuration sources
-	github.com/landlock-lsm/go-landlock v0.11.0 // sandbox where there is no bubblewrap
+	github.com/landlock-lsm/go-landlock v0.11.2 // sandbox where there is no bubblewrap
 	github.com/ledongthuc/pdf v0.0.0-20260907135840-6c8c28e0e8a0 // text of PDF files
 	github.com/lmittmann/tint v1.2.1 // log for people
 	github.com/modelcontextprotocol/go-sdk v1.8.0 // Model Context Protocol, both sides
@@ -43,15 +43,15 @@ require (
 	go.mau.fi/libsignal v0.2.2 // its log, and the fake WhatsApp's signatures
 	go.mau.fi/whatsmeow v0.0.0-20260821141805-33cfac511629 // WhatsApp as a linked device; only this form of version downloads
 	go.uber.org/goleak v1.3.0 // tests: goroutines that are left
-	go.yaml.in/yaml/v3 v3.0.5 // front matter of skills
-	golang.org/x/crypto v0.57.0 // fake WhatsApp of the tests
-	golang.org/x/image v0.47.0 // scaling of images, WebP
-	golang.org/x/net v0.59.0 // host names, HTML; DNS and BPF of the tests and the sandbox
-	golang.org/x/oauth2 v0.37.0 // logins of MCP servers
-	golang.org/x/sync v0.24.0 // groups of goroutines
-	golang.org/x/sys v0.49.0 // file locks
-	golang.org/x/term v0.47.0 // line editor of the terminal
-	golang.org/x/text v0.43.0 // encodings of web pages, forms of Unicode
+	go.yaml.in/yaml/v3 v3.0.6 // front matter of skills
+	golang.org/x/crypto v0.59.0 // fake WhatsApp of the tests
+	golang.org/x/image v0.48.0 // scaling of images, WebP
+	golang.org/x/net v0.62.0 // host names, HTML; DNS and BPF of the tests and the sandbox
+	golang.org/x/oauth2 v0.38.0 // logins of MCP servers
+	golang.org/x/sync v0.25.0 // groups of goroutines
+	golang.org/x/sys v0.50.0 // file locks
+	golang.org/x/term v0.48.0 // line editor of the terminal
+	golang.org/x/text v0.44.0 // encodings of web pages, forms of Unicode
 	golang.org/x/time v0.16.0 // rate limits
 	google.golang.org/protobuf v1.36.12 // WhatsApp's messages
 	gopkg.in/natefinch/lumberjack.v2 v2.2.1 // log files by size and age
@@ -64,7 +64,6 @@ require (
 	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/JohannesKaufmann/dom v0.3.1 // indirect
 	github.com/andybalholm/cascadia v1.3.4 // indirect
-	github.com/araddon/dateparse v0.0.0-20210429162001-6b43995a97de // indirect
 	github.com/beeper/argo-go v1.1.2 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
@@ -79,6 +78,7 @@ require (
 	github.com/gogs/chardet v0.0.0-20211120154057-b7413eaefb8f // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	github.com/itlightning/dateparse v0.2.1 // indirect
 	github.com/knadh/koanf/maps v0.1.2 // indirect
 	github.com/kylelemons/godebug v1.1.0 // indirect
 	github.com/lucasb-eyer/go-colorful v1.4.1 // indirect
@@ -102,8 +102,8 @@ require (
 	github.com/yosida95/uritemplate/v3 v3.0.2 // indirect
 	go.mau.fi/util v0.10.1-0.20260820140024-eb612d936fde // indirect
 	golang.org/x/exp v0.0.0-20260813180055-c1d0aacb2297 // indirect
-	golang.org/x/tools v0.51.0 // indirect
-	kernel.org/pub/linux/libs/security/libcap/psx v1.2.77 // indirect
+	golang.org/x/tools v0.52.0 // indirect
+	kernel.org/pub/linux/libs/security/libcap/psx v1.2.78 // indirect
 	modernc.org/libc v1.77.1 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
