@@ -142,20 +142,25 @@ func IsMessageOpen(q store.Queryer, id string) (bool, error) {
 // HasUnfinished reports whether a chat, in any thread, has an unanswered message or an unsent
 // answer.
 func HasUnfinished(q store.Queryer, a Address) (bool, error) {
-	return anyRow(q, a, "inbox WHERE state = 'waiting'", "inbox WHERE state = 'taken'", unsent)
+	return anyRow(q, a, waitingThere, takenThere, unsentThere)
 }
 
 // IsUnsent reports whether a message to a chat, in any thread, is still to be sent.
-func IsUnsent(q store.Queryer, a Address) (bool, error) { return anyRow(q, a, unsent) }
+func IsUnsent(q store.Queryer, a Address) (bool, error) { return anyRow(q, a, unsentThere) }
 
-const unsent = "outbox WHERE state IN ('waiting', 'sending')"
+// Unfinished rows of a chat, for [anyRow]. The unary plus has the reason given at [openStates]. The
+// outbox has an index of the unsent deliveries by chat.
+const (
+	waitingThere = "inbox WHERE state = 'waiting' AND +account = $1 AND +chat = $2"
+	takenThere   = "inbox WHERE state = 'taken' AND +account = $1 AND +chat = $2"
+	unsentThere  = "outbox WHERE state IN ('waiting', 'sending') AND account = $1 AND chat = $2"
+)
 
 // anyRow reports whether any of the tables has a row of the chat. Each table comes with a condition
 // for which there is an index with few rows.
 func anyRow(q store.Queryer, a Address, tables ...string) (is bool, err error) {
 	for _, rows := range tables {
-		err := q.QueryRow("SELECT EXISTS (SELECT 1 FROM "+rows+" AND account = $1 AND chat = $2)",
-			a.Account, a.Chat).Scan(&is)
+		err := q.QueryRow("SELECT EXISTS (SELECT 1 FROM "+rows+")", a.Account, a.Chat).Scan(&is)
 		if err != nil {
 			return false, fmt.Errorf("bus: read %s: %w", rows, err)
 		}

@@ -54,7 +54,11 @@ func TestUnfinishedByIndex(t *testing.T) {
 			return err
 		},
 		"anyOf": func(q store.Queryer) error {
-			_, err := anyRow(q, here, "inbox WHERE state = 'waiting'", "inbox WHERE state = 'taken'")
+			_, err := anyRow(q, here, waitingThere, takenThere)
+			return err
+		},
+		"openBefore": func(q store.Queryer) error {
+			_, _, err := openBefore(q, &InboundMessage{From: here, Person: 1})
 			return err
 		},
 		"DropAll, in order": func(q store.Queryer) error {
@@ -85,7 +89,10 @@ func TestListByIndex(t *testing.T) {
 		_, err := f.List(p, state, 10)
 		f.must(err)
 	}
-	for i, want := range []string{"outbox_dead", "outbox_dropped", "outbox_chat", "outbox_chat"} {
+	_, err := IsUnsent(p, Address{Account: "x", Chat: "a"})
+	f.must(err)
+	for i, want := range []string{"outbox_dead", "outbox_dropped", "outbox_chat", "outbox_chat",
+		"outbox_chat (account=? AND chat=?)"} {
 		if !strings.Contains(p.Seen[i], "INDEX "+want) {
 			t.Errorf("the plan is %q, want the index %s", p.Seen[i], want)
 		}

@@ -97,18 +97,21 @@ func (s *sessionScopes) scopeOf(
 	return s.of[account], s.mixed, nil
 }
 
-// openStates are the states of unfinished messages, of which an index has few rows.
+// openStates are the states of unfinished messages, of which an index has few rows. A unary plus
+// before a column keeps SQLite from the index of the chat, which has all its rows.
 var openStates = []string{"waiting", "taken"}
 
 // openBefore returns the newest unfinished message that the sender of m wrote in the same chat as
 // the same person, even before that person was linked with another one. It leaves out messages in
 // the conversation of a person from whom the sender was unlinked since.
-func openBefore(tx *store.Tx, m *InboundMessage) (before InboundMessage, found bool, err error) {
+func openBefore(
+	q store.Queryer, m *InboundMessage,
+) (before InboundMessage, found bool, err error) {
 	newest := int64(0)
 	ids := []int64{0, m.Person, cmp.Or(m.Origin.Former, m.Person)}
 	for _, state := range openStates {
-		list, err := readInbox(tx, "state = '"+state+
-			"' AND account = $1 AND chat = $2 AND thread = $3 AND person IN ($4, $5)",
+		list, err := readInbox(q, "state = '"+state+
+			"' AND +account = $1 AND +chat = $2 AND thread = $3 AND person IN ($4, $5)",
 			m.From.Account, m.From.Chat, m.From.Thread, ids[1], ids[2])
 		if _, bad := store.RowErrors(err); err != nil && !bad {
 			return before, false, err
