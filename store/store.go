@@ -29,7 +29,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	_ "modernc.org/sqlite" // registers the driver "sqlite"
+	"modernc.org/sqlite" // registers the driver "sqlite", too
 )
 
 // ErrLocked reports that another process owns the database.
@@ -165,6 +165,9 @@ func create(ctx context.Context, path string) error {
 }
 
 func (db *DB) connect(ctx context.Context, shared bool) error {
+	// A commit need not wait for the time of the file's last change. An error says that the system
+	// has no such call; then SQLite uses fsync.
+	_, _ = sqlite.Fdatasync(true)
 	// Run moves the write-ahead log into the database beside the writers. A commit does it only
 	// once the log has 32,000 pages. After that the file is cut to 16 MB.
 	w, err := sql.Open("sqlite", dsn(db.path, "journal_mode(WAL)",

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"modernc.org/sqlite"
 )
 
 // A hard transaction waits if its sync and the sync of the repair fail. It succeeds when the
@@ -83,5 +85,13 @@ func breakSync(t *testing.T, path string) (undo func()) {
 			}
 			_ = syscall.Close(old)
 		}
+	}
+}
+
+// A commit syncs the data and not the times of the file.
+func TestFdatasync(t *testing.T) {
+	open(t, filepath.Join(t.TempDir(), "g.db"))
+	if !sqlite.FdatasyncEnabled() {
+		t.Error("a commit waits for the times of the file, too")
 	}
 }
