@@ -155,3 +155,13 @@ func (s *splitter) before(pos int) *fence {
 	}
 	return &s.fences[i-1]
 }
+
+// quotation returns the marks of the quotation whose line is divided by a cut at pos, or "".
+func (s *splitter) quotation(pos int) string {
+	line := s.src[strings.LastIndexByte(s.src[:pos], '\n')+1 : pos]
+	marks := line[:len(line)-len(strings.TrimLeft(line, "> "))]
+	if s.around(pos) != nil || !strings.Contains(marks, ">") || len(marks) > s.limit/4 {
+		return ""
+	}
+	return marks
+}

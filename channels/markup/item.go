@@ -1,6 +1,13 @@
 package markup
 
-import "strings"
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/text"
+)
 
 // A piece that begins within an item of a list lacks the item's marker, and its first line lacks
 // its indentation. The following lines of the item must lose theirs, too. Otherwise they would be
@@ -104,4 +111,96 @@ func (s *splitter) dedented(pos, end int) (string, int) {
 		pos += size
 	}
 	return b.String(), indent
+}
+
+// An edit replaces src[start:end].
+type edit struct {
+	start, end int
+	with       string
+}
+
+// numbered returns md with the numbers with which the items of its lists are shown. A list whose
+// items are all written "1." would begin again in each piece.
+func numbered(md string) string {
+	if isTooComplex(md) {
+		return md
+	}
+	src := []byte(md)
+	var edits []edit
+	walk(markdown().Parse(text.NewReader(src)), func(n ast.Node) {
+		list, ok := n.(*ast.List)
+		if !ok || !list.IsOrdered() {
+			return
+		}
+		number := list.Start
+		for item := list.FirstChild(); item != nil; item = item.NextSibling() {
+			written := writtenNumber(src, item)
+			if number = max(number, written); number > written {
+				edits = append(edits, renumber(md, item.Pos(), endOf(item, len(md)), number)...)
+			}
+			number++
+		}
+	})
+	slices.SortStableFunc(edits, func(a, b edit) int { return a.start - b.start })
+	var b strings.Builder
+	pos := 0
+	for _, e := range edits {
+		b.WriteString(md[pos:e.start] + e.with)
+		pos = e.end
+	}
+	return b.String() + md[pos:]
+}
+
+// digitsAt returns the digits at the beginning of s.
+func digitsAt(s string) string {
+	return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))]
+}
+
+// writtenNumber returns the number that an item of an ordered list has in its source.
+func writtenNumber(src []byte, item ast.Node) int {
+	const longest = 9 // digits
+	number, _ := strconv.Atoi(digitsAt(string(src[item.Pos():min(len(src), item.Pos()+longest)])))
+	return number
+}
+
+// endOf returns the start of the block after n, or size if n is the last one.
+func endOf(n ast.Node, size int) int {
+	for ; n != nil; n = n.Parent() {
+		if next := n.NextSibling(); next != nil {
+			return next.Pos()
+		}
+	}
+	return size
+}
+
+// renumber returns the edits that give the item in md[pos:end] a number that is not lower. A longer
+// number takes the place of blanks behind it, or moves the other lines of the item to the right.
+func renumber(md string, pos, end, number int) []edit {
+	start := strings.LastIndexByte(md[:pos], '\n') + 1
+	digits, with := digitsAt(md[pos:]), strconv.Itoa(number)
+	after := pos + len(digits) + 1
+	edits := []edit{{pos, after - 1, with}}
+	more := max(0, len(with)-len(digits))
+	// After five blanks, indented code would begin.
+	spare := len(md[after:]) - len(strings.TrimLeft(md[after:], " ")) - 1
+	if spare = min(spare, more); spare > 0 && !strings.HasPrefix(md[after:], "     ") {
+		edits = append(edits, edit{after, after + spare, ""})
+		more -= spare
+	}
+	// The lines of a quotation can't be moved, and a number has at most nine digits.
+	if more > 0 && strings.Contains(md[start:pos], ">") || len(with) > 9 {
+		return nil
+	}
+	for more > 0 {
+		line := strings.IndexByte(md[pos:end], '\n') + 1
+		pos += line
+		rest, _ := cutBlanks(md[pos:end], 0)
+		if line == 0 || rest == "" {
+			break
+		}
+		if rest[0] != '\n' && rest[0] != '\r' {
+			edits = append(edits, edit{pos, pos, strings.Repeat(" ", more)})
+		}
+	}
+	return edits
 }

@@ -121,7 +121,8 @@ func (r *renderer) quote(n ast.Node) {
 	r.w.indent = before
 }
 
-// list renders a list. The lines of an item are indented by the width of its marker.
+// list renders a list. The lines of an item are indented by the width of its marker. Items count
+// from the first number, but a higher number that is written stays.
 func (r *renderer) list(n *ast.List) {
 	number := n.Start
 	r.marked = true // the first item begins where the list begins
@@ -130,6 +131,7 @@ func (r *renderer) list(n *ast.List) {
 		r.separate(item)
 		marker := r.d.bullets[min(r.depth, len(r.d.bullets))-1]
 		if n.IsOrdered() {
+			number = max(number, writtenNumber(r.src, item))
 			marker = strconv.Itoa(number) + r.d.number
 			number++
 		}

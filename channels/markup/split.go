@@ -1,10 +1,14 @@
 package markup
 
 import (
+	"bytes"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/rivo/uniseg"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
 )
 
 // SplitFirst splits Markdown into pieces that each measure at most limit, in the units of measure,
@@ -16,41 +20,42 @@ import (
 // these exceptions. If a code fence must be split, it is closed in one piece and reopened in the
 // next with the same info string. There, one line break is dropped at a split between lines, and
 // nothing at other splits, and the lines after a reopened fence lose its indentation. If an item of
-// a list must be split, the rest of it loses the item's indentation. Bold text without other markup
-// in it is closed and reopened likewise. A piece that begins with another row of a table gets the
-// names of the columns again. Blank lines before the first piece are dropped, but not its
-// indentation.
+// a list must be split, the rest of it loses the item's indentation. If a line of a quotation must
+// be split, the rest of it gets the marks of the quotation again. Bold text without other markup in
+// it is closed and reopened likewise. A piece that begins with another row of a table gets the
+// names of the columns again. A piece with a reference link gets the definition that the link
+// needs, and definitions alone are no piece. The items of a list get the numbers with which they
+// are shown. Blank lines before the first piece are dropped, but not its indentation.
 //
-// No piece has more than eight bytes of source per unit of the limit, even if measure counts less.
-// If a piece can't fit, because a single character or a fence around it exceeds the limit, it is
-// split between code points, without its fence, and may be too long in the worst case.
+// No piece has more than eight bytes of source per unit of the limit, even if measure counts less,
+// and as many of definitions. If a piece can't fit, because a single character or a fence around it
+// exceeds the limit, it is split between code points, without its fence, and may be too long in the
+// worst case.
 func SplitFirst(markdown string, limit, n int, measure func(string) int) []string {
-	if limit > 0 && limit <= 1<<20 && n < 1<<10 && len(markdown) > (n+1)*8*limit {
-		markdown = markdown[:(n+1)*8*limit] // n pieces can't hold more
-	}
-	return split(markdown, limit, n, measure)
-}
-
-// split returns the first most pieces.
-func split(markdown string, limit, most int, measure func(string) int) []string {
 	if strings.TrimSpace(markdown) == "" {
 		return nil
 	}
 	if limit <= 0 {
 		return []string{markdown}
 	}
-	limit = min(limit, 1<<40) // so that eight times limit does not overflow
-	s := splitter{
-		src: markdown, limit: limit, measure: measure, fences: findFences(markdown), ratio: 1,
+	definitions := findDefinitions(markdown)
+	if limit <= 1<<20 && n < 1<<10 && len(markdown) > (n+1)*8*limit {
+		markdown = markdown[:(n+1)*8*limit] // n pieces can't hold more
 	}
-	// The marks of bold text that is longer than any piece are not worth keeping.
-	s.strongs = findStrong(markdown, s.fences, 8*limit)
-	s.tables = findTables(markdown, s.fences)
+	s := newSplitter(markdown, limit, measure)
+	s.definitions = definitions
+	return s.split(n)
+}
+
+// split returns the first most pieces.
+func (s *splitter) split(most int) []string {
 	var pieces []string
-	for pos := s.begin(); pos < len(markdown) && len(pieces) < most; {
+	for pos := s.begin(); pos < len(s.src) && len(pieces) < most; {
 		var piece string
 		piece, pos = s.next(pos)
-		pieces = append(pieces, piece)
+		if len(pieces) == 0 || !s.isDefinitions(piece) {
+			pieces = append(pieces, piece)
+		}
 		pos = s.skip(pos)
 	}
 	return pieces
@@ -67,6 +72,19 @@ type splitter struct {
 	ratio   float64 // bytes of source per unit in the last piece, to estimate the next
 	bare    bool    // split fences without closing and reopening them
 	indent  int     // of the list item in which the current piece begins: see itemIndent
+
+	definitions []definition // of the whole text
+}
+
+// newSplitter returns a splitter of markdown without definitions.
+func newSplitter(markdown string, limit int, measure func(string) int) *splitter {
+	limit = min(limit, 1<<40) // so that eight times limit does not overflow
+	s := &splitter{src: numbered(markdown), limit: limit, measure: measure, ratio: 1}
+	s.fences = findFences(s.src)
+	// The marks of bold text that is longer than any piece are not worth keeping.
+	s.strongs = findStrong(s.src, s.fences, 8*limit)
+	s.tables = findTables(s.src, s.fences)
+	return s
 }
 
 const blanks = " \t\r\n"
@@ -175,7 +193,7 @@ func (s *splitter) piece(pos, end int) string {
 	if s.strong(end) {
 		text += strongMark
 	}
-	return s.header(pos) + text
+	return s.defined(s.header(pos) + s.quotation(pos) + text)
 }
 
 // fenced returns src[pos:end] with the necessary fences.
@@ -341,4 +359,74 @@ func (s *splitter) runeStart(pos, at int) int {
 		}
 	}
 	return at
+}
+
+// A definition says where the reference links with a label lead.
+type definition struct {
+	use    string // what the source of a link has, such as "[label]", in the form of normalized
+	has    string // what a piece with the definition has, in that form
+	source string // what gives a piece the definition
+}
+
+// normalized returns s in a form in which labels that mean the same are equal.
+func normalized(s string) string { return util.ToLinkReference([]byte(s)) }
+
+// findDefinitions returns the definitions of links in md, or nil if md has nothing else.
+func findDefinitions(md string) []definition {
+	if !strings.Contains(md, "]:") || isTooComplex(md) {
+		return nil
+	}
+	doc := markdown().Parse(text.NewReader([]byte(md)))
+	if hasOnlyDefinitions(doc) {
+		return nil
+	}
+	var found []definition
+	walk(doc, func(n ast.Node) {
+		d, ok := n.(*ast.LinkReferenceDefinition)
+		if !ok || bytes.ContainsAny(d.Destination, `<>\`) {
+			return
+		}
+		label, lines := "["+string(d.Label)+"]", d.Lines()
+		found = append(found, definition{
+			use:    normalized(label),
+			has:    normalized(string(lines.Value([]byte(md)))),
+			source: label + ": <" + string(d.Destination) + ">",
+		})
+	})
+	return found
+}
+
+// hasOnlyDefinitions reports whether doc has nothing but definitions of links.
+func hasOnlyDefinitions(doc ast.Node) bool {
+	for n := doc.FirstChild(); n != nil; n = n.NextSibling() {
+		if n.Kind() != ast.KindLinkReferenceDefinition {
+			return false
+		}
+	}
+	return true
+}
+
+// isDefinitions reports whether a piece has nothing but definitions of links, which nobody sees.
+func (s *splitter) isDefinitions(piece string) bool {
+	return len(s.definitions) > 0 && strings.Contains(piece, "]:") && !isTooComplex(piece) &&
+		hasOnlyDefinitions(markdown().Parse(text.NewReader([]byte(piece))))
+}
+
+// defined returns a piece with the definitions that its links need and that it does not have.
+func (s *splitter) defined(piece string) string {
+	if len(s.definitions) == 0 {
+		return piece
+	}
+	shown := normalized(piece)
+	var b strings.Builder
+	for _, d := range s.definitions {
+		if strings.Count(shown, d.use) > strings.Count(shown, d.use+":") &&
+			!strings.Contains(shown, d.has) && b.Len() < 8*s.limit {
+			b.WriteString("\n" + d.source)
+		}
+	}
+	if b.Len() == 0 || isTooComplex(piece+b.String()) {
+		return piece
+	}
+	return piece + "\n" + b.String()
 }

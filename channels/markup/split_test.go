@@ -37,12 +37,16 @@ func checkSplit(t *testing.T, src string, limit int, measure func(string) int) {
 			t.Errorf("limit %d: the first %d pieces of %q are %q, want %q", limit, n, src, first, want)
 		}
 	}
-	s := splitter{src: src, limit: limit, measure: measure, fences: findFences(src), ratio: 1}
-	s.strongs = findStrong(src, s.fences, 8*limit)
-	s.tables = findTables(src, s.fences)
+	s := newSplitter(src, limit, measure)
+	s.definitions = findDefinitions(src)
+	src = s.src
 	pos := s.begin()
 	for i, piece := range pieces {
 		again, end := s.next(pos)
+		for i > 0 && s.isDefinitions(again) {
+			pos = s.skip(end)
+			again, end = s.next(pos)
+		}
 		if piece != again {
 			t.Fatalf("piece %d of %q is %q, then %q", i, src, piece, again)
 		}
@@ -61,6 +65,13 @@ func checkSplit(t *testing.T, src string, limit int, measure func(string) int) {
 			}
 		}
 		pos = next
+	}
+	for pos < len(src) {
+		last, end := s.next(pos)
+		if !s.isDefinitions(last) {
+			break
+		}
+		pos = s.skip(end)
 	}
 	if pos != len(src) {
 		t.Errorf("limit %d: %q is left over of %q", limit, src[pos:], src)
@@ -227,6 +238,59 @@ func TestSplitTable(t *testing.T) {
 			}
 		}
 		checkSplit(t, src, 100, TelegramLen)
+	}
+}
+
+// If a text is cut within a line of a quotation, the rest of the line stays in the quotation.
+func TestSplitQuotation(t *testing.T) {
+	for _, src := range []string{
+		"> " + strings.Repeat("words of somebody. ", 20) + "\n> - **more** of it",
+		"> a\n> > " + strings.Repeat("words of **somebody else**, ", 20) + "\n\nEnd",
+		"> - " + strings.Repeat("words of an item ", 20) + "\n> - b",
+	} {
+		pieces := SplitFirst(src, 80, len(src), DiscordLen)
+		if len(pieces) < 4 {
+			t.Fatalf("%d pieces, want more", len(pieces))
+		}
+		for _, piece := range pieces {
+			for line := range strings.Lines(Discord(piece)) {
+				if !strings.HasPrefix(line, "> ") && line != "End" && line != "\n" {
+					t.Errorf("the piece %q is not in the quotation", piece)
+				}
+			}
+		}
+		checkSplit(t, src, 80, DiscordLen)
+	}
+}
+
+// Links whose definitions are in another piece are links, and nobody sees the definitions.
+func TestSplitDefinitions(t *testing.T) {
+	var src, end strings.Builder
+	for i := range 9 {
+		fmt.Fprintf(&src, "Some words, [source %d][%[1]d] and [Name\n%[1]d] and `[%[1]d]`.\n\n", i)
+		fmt.Fprintf(&end, "[%d]: https://a/%[1]d \"title\"\n[NAME  %[1]d]: <http://b/%[1]d>\n", i)
+	}
+	both := src.String() + end.String()
+	for _, src := range []string{
+		both, both + "\nText after.", end.String() + "\n" + src.String(),
+	} {
+		for limit := 70; limit < 500; limit += 30 {
+			checkSplit(t, src, limit, TelegramLen)
+			links := 0
+			for i, piece := range SplitFirst(src, limit, len(src), TelegramLen) {
+				html := Telegram(piece)
+				links += strings.Count(html, "<a href=")
+				if strings.Contains(html, "]:") && (i > 0 || strings.HasPrefix(src, "Some")) {
+					t.Errorf("limit %d: piece %q shows as %q", limit, piece, html)
+				}
+			}
+			if links != 18 {
+				t.Errorf("limit %d: %d links, want 18", limit, links)
+			}
+		}
+	}
+	if got := SplitFirst(end.String(), 70, 99, TelegramLen); len(got) < 3 {
+		t.Errorf("definitions alone are split into %q", got)
 	}
 }
 
