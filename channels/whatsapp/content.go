@@ -187,9 +187,22 @@ func readObject(m *waE2E.Message) string {
 		}
 		return strings.Join(all, "\n")
 	case m.GetEventMessage() != nil:
-		return eventLabel(m.EventMessage)
-	case m.GetGroupInviteMessage() != nil:
-		return channels.Placeholder("invitation to a group", m.GroupInviteMessage.GetGroupName())
+		return eventLabel("event", m.EventMessage)
+	case m.GetStickerPackMessage() != nil:
+		p := m.StickerPackMessage
+		label := channels.Placeholder("sticker pack", p.GetName()+" "+p.GetPublisher())
+		return lines(label, p.GetCaption())
+	case m.GetMusicMessage() != nil:
+		song := m.MusicMessage.GetEmbeddedMusic()
+		label := channels.Placeholder("music", song.GetTitle()+" "+song.GetAuthor())
+		return lines(label, m.MusicMessage.GetSongUri())
+	}
+	if r := cmp.Or(m.GetPollResultSnapshotMessage(), m.GetPollResultSnapshotMessageV3()); r != nil {
+		var votes []string
+		for _, v := range r.GetPollVotes() {
+			votes = append(votes, fmt.Sprintf("%s: %d", v.GetOptionName(), v.GetOptionVoteCount()))
+		}
+		return channels.List("results of a poll", r.GetName(), votes)
 	}
 	for _, p := range []*waE2E.PollCreationMessage{
 		m.GetPollCreationMessage(), m.GetPollCreationMessageV2(), m.GetPollCreationMessageV3(),
@@ -203,7 +216,32 @@ func readObject(m *waE2E.Message) string {
 			return channels.List("poll", p.GetName(), options)
 		}
 	}
-	return ""
+	return invitation(m)
+}
+
+// invitation returns the label and the text of an invitation, or "".
+func invitation(m *waE2E.Message) string {
+	var kind, to, text string
+	switch {
+	case m.GetGroupInviteMessage() != nil:
+		i := m.GroupInviteMessage
+		kind, to, text = "a group", i.GetGroupName(), i.GetCaption()
+	case m.GetNewsletterFollowerInviteMessageV2() != nil:
+		i := m.NewsletterFollowerInviteMessageV2
+		kind, to, text = "a channel", i.GetNewsletterName(), i.GetCaption()
+	case m.GetNewsletterAdminInviteMessage() != nil:
+		i := m.NewsletterAdminInviteMessage
+		kind, to, text = "manage a channel", i.GetNewsletterName(), i.GetCaption()
+	case m.GetEventInviteMessage() != nil:
+		i := m.EventInviteMessage
+		return lines(eventLabel("invitation to an event", &waE2E.EventMessage{
+			Name: i.EventTitle, StartTime: i.StartTime, EndTime: i.EndTime, JoinLink: i.CallLink,
+			IsCanceled: i.IsCanceled,
+		}), i.GetCaption())
+	default:
+		return ""
+	}
+	return lines(channels.Placeholder("invitation to "+kind, to), text)
 }
 
 // place returns the label of a location.
@@ -211,8 +249,9 @@ func place(latitude, longitude float64, name string) string {
 	return channels.Placeholder("location", fmt.Sprintf("%g, %g %s", latitude, longitude, name))
 }
 
-// eventLabel returns the label of an event: its name, and when and where it is.
-func eventLabel(e *waE2E.EventMessage) string {
+// eventLabel returns the label of an event or of an invitation to one: its name, and when and where
+// it is.
+func eventLabel(kind string, e *waE2E.EventMessage) string {
 	var details []string
 	add := func(name, detail string) {
 		if strings.TrimSpace(detail) != "" {
@@ -227,7 +266,7 @@ func eventLabel(e *waE2E.EventMessage) string {
 	add("place", e.GetLocation().GetName()+" "+e.GetLocation().GetAddress())
 	add("description", e.GetDescription())
 	add("link", e.GetJoinLink())
-	return channels.List("event", e.GetName(), details)
+	return channels.List(kind, e.GetName(), details)
 }
 
 // eventTime returns a time of an event, in Unix seconds, or "" for 0.

@@ -76,6 +76,29 @@ func TestRead(t *testing.T) {
 				"- description: Bring salad\n- link: https://call.whatsapp.com/x"},
 		{"invitation", &waE2E.Message{GroupInviteMessage: &waE2E.GroupInviteMessage{
 			GroupName: str("Friends")}}, "[invitation to a group: Friends]"},
+		{"invitation to a channel", &waE2E.Message{
+			NewsletterFollowerInviteMessageV2: &waE2E.NewsletterFollowerInviteMessage{
+				NewsletterName: str("News"), Caption: str("Look")}},
+			"[invitation to a channel: News]\nLook"},
+		{"invitation to manage a channel", &waE2E.Message{
+			NewsletterAdminInviteMessage: &waE2E.NewsletterAdminInviteMessage{
+				NewsletterName: str("News")}}, "[invitation to manage a channel: News]"},
+		{"invitation to an event", &waE2E.Message{EventInviteMessage: &waE2E.EventInviteMessage{
+			EventTitle: str("Party"), StartTime: proto.Int64(1798131600), IsCanceled: proto.Bool(true),
+			CallLink: str("https://call.whatsapp.com/x"), Caption: str("Come!")}},
+			"[invitation to an event: Party]\n- cancelled\n- begins: Thursday 2026-12-24 17:00 UTC\n" +
+				"- link: https://call.whatsapp.com/x\nCome!"},
+		{"sticker pack", &waE2E.Message{StickerPackMessage: &waE2E.StickerPackMessage{
+			Name: str("Cats"), Publisher: str("Bob"), Caption: str("for you")}},
+			"[sticker pack: Cats Bob]\nfor you"},
+		{"music", &waE2E.Message{MusicMessage: &waE2E.MusicMessage{SongUri: str("https://a.b/c"),
+			EmbeddedMusic: &waE2E.EmbeddedMusic{Title: str("Song"), Author: str("Singer")}}},
+			"[music: Song Singer]\nhttps://a.b/c"},
+		{"results of a poll", &waE2E.Message{
+			PollResultSnapshotMessage: &waE2E.PollResultSnapshotMessage{Name: str("Where?"),
+				PollVotes: []*waE2E.PollResultSnapshotMessage_PollVote{
+					{OptionName: str("Here"), OptionVoteCount: proto.Int64(3)}}}},
+			"[results of a poll: Where?]\n- Here: 3"},
 		{"list", &waE2E.Message{ListResponseMessage: &waE2E.ListResponseMessage{Title: str("One")}},
 			"One"},
 		{"button", &waE2E.Message{ButtonsResponseMessage: &waE2E.ButtonsResponseMessage{
