@@ -28,11 +28,8 @@ const maxTitles = 2000
 // A title is what is known about the title of a group. Its text is "" if no request has succeeded.
 type title struct {
 	text  string
-	until time.Time // when to request it again
+	until time.Time // when to request it again, with the timer of the group
 }
-
-// newTitle returns a title that WhatsApp has told us.
-func newTitle(text string) title { return title{text, time.Now().Add(titleLife)} }
 
 // Leave implements [channels.Leaver].
 func (c *Channel) Leave(ctx context.Context, id string) error {
@@ -80,10 +77,15 @@ func (t *translator) title(ctx context.Context, group types.JID) string {
 		t.titles.Put(group, title{known.text, time.Now().Add(titleRetry)})
 		return known.text
 	}
-	// The answer also has the group's timer, which no message may have told yet.
-	t.timers.set(ctx, group, timer{seconds: info.DisappearingTimer}, time.Now())
+	return t.noteGroup(ctx, info)
+}
+
+// noteGroup remembers what WhatsApp tells about a group, and returns the title: also the timer,
+// which no message may have told yet.
+func (t *translator) noteGroup(ctx context.Context, info *types.GroupInfo) string {
+	t.timers.set(ctx, info.JID, timer{seconds: info.DisappearingTimer}, time.Now())
 	text := channels.Clean(info.Name, channels.MaxName)
-	t.titles.Put(group, newTitle(text))
+	t.titles.Put(info.JID, title{text, time.Now().Add(titleLife)})
 	return text
 }
 
@@ -92,8 +94,7 @@ func (t *translator) title(ctx context.Context, group types.JID) string {
 func (t *translator) joined(
 	ctx context.Context, e *events.JoinedGroup,
 ) (bus.InboundMessage, bool) {
-	title := channels.Clean(e.Name, channels.MaxName)
-	t.titles.Put(e.JID, newTitle(title))
+	title := t.noteGroup(ctx, &e.GroupInfo)
 	if e.Sender == nil || t.people.me.is(*e.Sender) {
 		return bus.InboundMessage{}, false
 	}

@@ -244,7 +244,8 @@ func (s *session) handle(ctx, life context.Context, evt any) (ok bool) {
 		return ctx.Err() == nil && s.joined(ctx, e)
 	case *events.GroupInfo:
 		if e.Name != nil {
-			s.c.titles.Put(e.JID, newTitle(channels.Clean(e.Name.Name, channels.MaxName)))
+			known, _ := s.c.titles.Get(e.JID) // nothing else about the group is news
+			s.c.titles.Put(e.JID, title{channels.Clean(e.Name.Name, channels.MaxName), known.until})
 		}
 		if g := e.Ephemeral; g != nil {
 			s.timers.set(life, e.JID, timer{seconds: g.DisappearingTimer}, e.Timestamp)

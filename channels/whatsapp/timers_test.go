@@ -143,3 +143,32 @@ func TestGroupTimer(t *testing.T) {
 		w.wantExpires("claimed", group, 0)
 	}
 }
+
+// TestGroupTimerAtJoin checks that our messages disappear although the gateway knows the title of
+// the group before the first message: somebody has added the account, or renamed the group.
+func TestGroupTimerAtJoin(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	renamed := w.server.AddGroup("Friends", false, w.ada)
+	joined := w.server.AddGroup("Others", false, w.ada)
+	if err := w.server.Expel(joined); err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range []string{renamed, joined} {
+		if err := w.server.SetGroupTimer(group, 86400); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.run()
+	w.server.Invite(joined, w.ada)
+	if err := w.server.RenameGroup(renamed, "Best friends"); err != nil {
+		t.Fatal(err)
+	}
+	for i, group := range []string{renamed, joined} {
+		if _, err := w.ada.SayGroup(t.Context(), group, "hello"); err != nil {
+			t.Fatal(err)
+		}
+		w.receive(i + 1)
+		w.wantExpires("after a change", group, 86400)
+	}
+}
