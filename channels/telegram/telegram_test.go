@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -271,6 +272,30 @@ func TestBatches(t *testing.T) {
 	l := log.String()
 	if !strings.Contains(l, "update skipped") || strings.Contains(l, "PRIVATE") {
 		t.Errorf("the log does not say which update was skipped, or says too much:\n%s", l)
+	}
+}
+
+// An idleOnce is a transport whose first poll ends without updates.
+type idleOnce struct {
+	http.RoundTripper
+	polled atomic.Bool
+}
+
+func (i *idleOnce) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(r.URL.Path, "/getUpdates") && !i.polled.Swap(true) {
+		return answering{"[]"}.RoundTrip(r)
+	}
+	return i.RoundTripper.RoundTrip(r)
+}
+
+// A poll during which nothing happens does not end the connection.
+func TestIdlePoll(t *testing.T) {
+	transport := telegram.NewTransport()
+	t.Cleanup(transport.CloseIdleConnections)
+	api, c, _ := startWith(t, nil, telegram.Options{Transport: &idleOnce{RoundTripper: transport}})
+	api.Say(42, 42, "hi")
+	if got := texts(receive(t, api, c)); got != "hi" {
+		t.Errorf("received %s, want hi", got)
 	}
 }
 
