@@ -253,6 +253,7 @@ type Part struct {
 type File struct {
 	Attachment
 
-	// Open opens the content. It may be called more than once.
+	// Open opens the content. It may be called more than once. Its error wraps
+	// ErrRefused of package channels if the content no longer exists.
 	Open func() (io.ReadSeekCloser, error)
 }

@@ -8,7 +8,6 @@ import (
 	"image"
 	"image/jpeg"
 	"io"
-	"io/fs"
 	"runtime"
 	"strings"
 	"testing"
@@ -215,9 +214,6 @@ func TestSendFileErrors(t *testing.T) {
 		{"413", pdf("x"), telegramtest.Fault{Code: 413, Text: "Request Entity Too Large"}, refused},
 		{"502", pdf("x"), telegramtest.Fault{Effect: telegramtest.Page}, uncertain},
 		{"empty", pdf(""), telegramtest.Fault{Method: "none"}, refused},
-		{"gone", &bus.File{Open: func() (io.ReadSeekCloser, error) {
-			return nil, &fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}
-		}}, telegramtest.Fault{Method: "none"}, refused},
 		{"unreadable", &bus.File{Open: func() (io.ReadSeekCloser, error) {
 			return nil, errors.New("disk on fire")
 		}}, telegramtest.Fault{Method: "none"}, again},

@@ -44,11 +44,11 @@ func (c *client) upload(
 ) (json.RawMessage, error) {
 	content, err := a.file.Open()
 	if err != nil {
-		return nil, unreadable(err)
+		return nil, fmt.Errorf("open file: %w", err)
 	}
 	body, err := newForm(p, a, content)
 	if err != nil {
-		return nil, errors.Join(unreadable(err), content.Close())
+		return nil, errors.Join(fmt.Errorf("read file: %w", err), content.Close())
 	}
 	defer body.Close()
 	ctx, tick, stop := progress(ctx, stall)
@@ -79,15 +79,6 @@ func (c *client) upload(
 		failed.ResponseParameters = *answer.Parameters
 	}
 	return nil, failed
-}
-
-// unreadable returns the error for a file that can't be read. It is permanent if the file no longer
-// exists.
-func unreadable(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: the file no longer exists", channels.ErrRefused)
-	}
-	return fmt.Errorf("read file: %w", err)
 }
 
 // A form is the body of an upload: the parameters, then the file. The transport reads and closes it
