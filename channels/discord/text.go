@@ -46,10 +46,10 @@ func (v *mentionNames) read(text string) string {
 	return read
 }
 
-// isMe reports whether "<word>" is a mention of us. Some clients write "!" before the id.
+// isMe reports whether "<word>", which people see as something else, is a mention of us. Some
+// clients write "!" before the id.
 func (v *mentionNames) isMe(word string) bool {
-	return v.me != "" && (word == "@"+v.me || word == "@!"+v.me) ||
-		v.role != "" && word == "@&"+v.role
+	return word == "@"+v.me || word == "@!"+v.me || word == "@&"+v.role
 }
 
 // word returns what people see instead of "<word>". It returns false if people see it unchanged.

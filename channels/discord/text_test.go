@@ -57,6 +57,23 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
+// TestDates checks what becomes of dates, and of what only looks like one.
+func TestDates(t *testing.T) {
+	v := new(mentionNames)
+	for text, want := range map[string]string{
+		"at <t:1700000000:R>.": "at 2023-11-14 22:13 UTC.",
+		"<t:-1>":               "1969-12-31 23:59 UTC",
+		"<t:x>":                "<t:x>",
+		"<t:99999999999999>":   "<t:99999999999999>",
+		"<t:-99999999999999>":  "<t:-99999999999999>",
+		"<@> <@!> <@&>":        "<@> <@!> <@&>",
+	} {
+		if got := v.read(text); got != want {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+}
+
 // FuzzFirstError checks that each error body of Discord, however deep or odd, becomes one line.
 func FuzzFirstError(f *testing.F) {
 	f.Add(`{"a":{"b":{"_errors":[{"code":"X","message":"too long"}]}}}`)
