@@ -407,16 +407,25 @@ func (p *preview) withStopMark(pieces []string, l channels.Limits) []string {
 	case last < 0: // the text of an earlier process is unknown
 		return []string{stoppedMark}
 	}
-	mark := " " + stoppedMark
-	if text := pieces[last]; strings.HasSuffix(text, "```") || strings.HasSuffix(text, "~~~") {
-		mark = "\n\n" + stoppedMark // on the line of the fence it would break the fence
+	text := pieces[last]
+	if l.Text > 0 && l.Measure(markedAsStopped(text)) > l.Text {
+		room := max(1, l.Text-l.Measure(stoppedMark)-2) // 2 for the separator before the mark
+		text = markup.SplitFirst(text, room, 1, l.Measure)[0]
 	}
-	if l.Text > 0 && l.Measure(pieces[last]+mark) > l.Text {
-		room := max(1, l.Text-l.Measure(mark)-2) // 2 for the separator before the mark
-		pieces[last] = markup.SplitFirst(pieces[last], room, 1, l.Measure)[0]
-	}
-	pieces[last] += mark
+	pieces[last] = markedAsStopped(text)
 	return pieces
+}
+
+// markedAsStopped returns text with stoppedMark.
+func markedAsStopped(text string) string {
+	line := text[strings.LastIndexByte(text, '\n')+1:]
+	// On the line of a fence or of the address of a link the mark would break that, and behind a row
+	// of a table nobody would see it.
+	if strings.HasSuffix(line, "```") || strings.HasSuffix(line, "~~~") ||
+		strings.HasSuffix(line, "|") || strings.HasPrefix(line, "[") && strings.Contains(line, "]:") {
+		return text + "\n\n" + stoppedMark
+	}
+	return text + " " + stoppedMark
 }
 
 // stale returns the index of the first message whose text is out of date, and its new text. n is

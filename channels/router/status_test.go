@@ -81,6 +81,8 @@ func TestStopped(t *testing.T) {
 		{"status gone, but still shown", "I see.", "counts", "", "I see. … (stopped)"},
 		{"text only", "I see.", "", "", "I see. … (stopped)"},
 		{"in code", "```\nls\n```", "", "", "```\nls\n```\n\n… (stopped)"},
+		{"in a table", "|a|\n|-|\n|b|", "", "", "|a|\n|-|\n|b|\n\n… (stopped)"},
+		{"at an address", "[a]\n\n[a]: http://b", "", "", "[a]\n\n[a]: http://b\n\n… (stopped)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
