@@ -47,6 +47,17 @@ func TestSplitItem(t *testing.T) {
 	}
 }
 
+// TestSplitCodeOfItem checks that the code of a list item ends with its piece, so that nothing that
+// follows there becomes code.
+func TestSplitCodeOfItem(t *testing.T) {
+	src := "1. Do:\n\n   ```sh\n" + strings.Repeat("   make it so\n", 20) + "   ```\n"
+	for _, piece := range SplitFirst(src, 60, len(src), TelegramLen) {
+		if html := Telegram(piece + "\n\nEnd"); !strings.HasSuffix(html, "</pre>\n\nEnd") {
+			t.Errorf("after the piece %q code goes on: %q", piece, html)
+		}
+	}
+}
+
 // TestSplitIndentedCode checks that code that only its indentation marks keeps that, because it is
 // not in a list.
 func TestSplitIndentedCode(t *testing.T) {
