@@ -159,6 +159,39 @@ func TestReadFile(t *testing.T) {
 	}
 }
 
+// An envelope passes on what belongs to its content, unless the content has its own.
+func TestUnwrap(t *testing.T) {
+	t.Parallel()
+	about := func(secret string) *waE2E.MessageContextInfo {
+		return &waE2E.MessageContextInfo{MessageSecret: []byte(secret)}
+	}
+	for _, tt := range []struct{ outer, inner, want *waE2E.MessageContextInfo }{
+		{about("outer"), nil, about("outer")},
+		{about("outer"), about("inner"), about("inner")},
+		{nil, about("inner"), about("inner")},
+	} {
+		m := unwrap(&waE2E.Message{MessageContextInfo: tt.outer, EphemeralMessage: wrapped(
+			&waE2E.Message{MessageContextInfo: tt.inner})})
+		if got := m.GetMessageContextInfo(); !proto.Equal(got, tt.want) {
+			t.Errorf("the content has %v, want %v", got, tt.want)
+		}
+	}
+}
+
+// The owner of an account whose hidden id is unknown has the address of the phone.
+func TestOwner(t *testing.T) {
+	t.Parallel()
+	phone := types.NewADJID("4366012345", 0, 7)
+	me := identity{phone: phone}
+	if got := me.person(); got != (person{phone.ToNonAD(), "4366012345"}) {
+		t.Errorf("the owner is %+v", got)
+	}
+	me.hidden = types.NewJID("777", types.HiddenUserServer)
+	if got := me.person(); got != (person{me.hidden, "4366012345"}) {
+		t.Errorf("the owner with a hidden id is %+v", got)
+	}
+}
+
 func TestClean(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
