@@ -169,7 +169,7 @@ func (m *Store) fetch(ctx context.Context, from bus.Address, name string, a *bus
 	for try := 1; ; try++ {
 		// Each attempt writes a file of its own, so nothing remains of a failed one.
 		err := m.store(base, a, func(w io.Writer) error { return source.Fetch(ctx, a.Ref, w) })
-		if err == nil || try == fetchTries || ctx.Err() != nil ||
+		if err == nil || try == fetchTries ||
 			errors.Is(err, channels.ErrRefused) || errors.Is(err, errTooLarge) {
 			return err
 		}
