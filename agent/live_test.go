@@ -177,7 +177,7 @@ func TestStatusLine(t *testing.T) {
 	})
 }
 
-// Each answer of a turn has a preview of its own.
+// Each answer has a preview of its own.
 func TestProgressOfFollowup(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -186,7 +186,7 @@ func TestProgressOfFollowup(t *testing.T) {
 		w.start()
 		w.say("a", "hello", "and more")
 		w.wantQuiet()
-		p, q := bus.Progress{To: at("a"), Stream: "1.0"}, bus.Progress{To: at("a"), Stream: "1.1"}
+		p, q := bus.Progress{To: at("a"), Stream: "1.0"}, bus.Progress{To: at("a"), Stream: "2.0"}
 		want := []bus.Progress{p, p, p, q, q, q}
 		want[0].Text, want[1].Text, want[2].Ended = "first ", "first answer", true
 		want[3].Text, want[4].Text, want[5].Ended = "second ", "second answer", true

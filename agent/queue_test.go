@@ -43,16 +43,40 @@ func TestSteerBeforeAnswer(t *testing.T) {
 		release := make(chan struct{})
 		w.model.Queue(held(llmtest.Say("first"), release), llmtest.Say("second"))
 		w.start()
-		w.say("a", "hello", "and more")
+		w.say("a", "hello", "and more", "and still more")
 		close(release)
 		w.wantQuiet()
 		w.wantAnswers("a", "first", "second")
-		w.wantAsked(2, "user: hello", "assistant: first", "user: and more")
+		w.wantAsked(2, "user: hello", "assistant: first", "user: and more\n\nand still more")
 		w.wantTranscript("a", "user: hello", "assistant: first", "user: and more",
-			"assistant: second")
-		if n := w.count("SELECT count(*) FROM turns"); n != 1 {
-			t.Errorf("%d turns, want one that was steered", n)
+			"user: and still more", "assistant: second")
+	})
+}
+
+// The limits of an answer begin anew with each answer, also if the person always writes before the
+// answer is ready.
+func TestLimitsOfFollowups(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.tools(act("look", tool.Pure, always("seen")))
+		w.opts.Timeout, w.opts.MaxRounds = 10*time.Minute, 2
+		var ready []chan struct{}
+		for range 3 {
+			release := make(chan struct{})
+			w.model.Queue(uses("look"), uses("look"), held(llmtest.Say("done"), release))
+			ready = append(ready, release)
 		}
+		w.start()
+		w.say("a", "first")
+		for i, release := range ready {
+			w.sleep(9 * time.Minute)
+			if i+1 < len(ready) {
+				w.say("a", "and more")
+			}
+			close(release)
+		}
+		w.wantQuiet()
+		w.wantAnswers("a", "done", "done", "done")
 	})
 }
 

@@ -100,7 +100,7 @@ func TestUnlinkedWhileWaiting(t *testing.T) {
 // with the memory of the other person.
 func TestUnlinkedInOrder(t *testing.T) {
 	t.Parallel()
-	for mode, answers := range map[pool.Mode]int{pool.Followup: 2, pool.Steer: 2, pool.Collect: 1} {
+	for mode, answers := range map[pool.Mode]int{pool.Followup: 2, pool.Steer: 1, pool.Collect: 1} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			inWorld(t, func(w *world) {

@@ -39,7 +39,7 @@ type Turn struct {
 	Epoch    int64   // of the lease under which the turn runs
 	Attempts int     // how often it was begun or resumed
 	Handed   int     // how often a stopping process left it to the next one
-	Answers  int     // number of messages that it sent
+	Answers  int     // number of answers that an older gateway sent in its course
 	Tokens   int     // tokens used, in all attempts
 	Cost     float64 // of those tokens, in dollars
 	Number   int     // its number in the session, from 1; set by [BeginTurn]

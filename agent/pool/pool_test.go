@@ -21,7 +21,7 @@ import (
 // Pending also returns messages that a worker has claimed but not yet written in a transaction.
 func TestPending(t *testing.T) {
 	t.Parallel()
-	d := New(&turn.Env{Now: time.Now}, nil, Snapshot{})
+	d := New(&turn.Env{Now: time.Now}, nil, Snapshot{Settings: Settings{QueueMode: Followup}})
 	w := &worker{waiting: make([]bus.Received, 3),
 		wake: make(chan struct{}, 1), pool: d, key: bustest.Session("test/a")}
 	for i := range w.waiting {

@@ -149,9 +149,9 @@ func (w *worker) debounce() time.Duration {
 // claimable returns how many of the waiting messages the next turn claims. The pool's mu is held.
 func (w *worker) claimable() int {
 	n := 1
-	switch mode := w.pool.Mode(w.key); {
+	switch {
 	case w.waiting[0].Message.Origin.Standalone(), IsSuspect(w.waiting[0]):
-	case mode == Collect, mode == Interrupt:
+	case w.pool.Mode(w.key) != Followup:
 		n = w.asked(askerOf(w.waiting[0].Message))
 	default:
 		for n < len(w.waiting) && !IsSuspect(w.waiting[n]) && w.joined(n) {
@@ -219,12 +219,11 @@ func (w *worker) joined(n int) bool {
 const albumPause = 700 * time.Millisecond
 
 // Next implements [turn.Mailbox].
-func (w *worker) Next(files bool) []bus.Received {
+func (w *worker) Next() []bus.Received {
 	w.pool.mu.Lock()
 	defer w.pool.mu.Unlock()
 	n := w.asked(w.asker)
-	if w.pool.Mode(w.key) != Steer || w.standalone || n == 0 ||
-		!files && slices.ContainsFunc(w.waiting[:n], hasFiles) {
+	if w.pool.Mode(w.key) != Steer || w.standalone || n == 0 {
 		return nil
 	}
 	w.claiming, w.waiting = w.waiting[:n:n], w.waiting[n:]

@@ -27,9 +27,8 @@ import (
 
 // A Mailbox holds the messages that arrive for a session while its turn runs.
 type Mailbox interface {
-	// Next returns the messages that join the running turn now. If files is false and any of them
-	// has files, Next returns none, because fetching files would delay a finished answer.
-	Next(files bool) []bus.Received
+	// Next returns the messages that join the running turn now.
+	Next() []bus.Received
 
 	// Claimed reports the end of a transaction that claimed the first messages, or those that Next
 	// returned, if any. After an error the messages wait again unless they were dropped.

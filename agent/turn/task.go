@@ -76,10 +76,6 @@ func isVoice(m *bus.InboundMessage) bool {
 	})
 }
 
-// answersByRef is the maximum number of answers of one turn for which background tasks have
-// distinct references.
-const answersByRef = 1 << 16
-
 // addSpeech adds a background task that speaks the answer out, if the conversation wants spoken
 // answers. It reports whether it added one. Answers of proactive turns are only written.
 func (t *costs) addSpeech(tx *store.Tx, out bus.OutboundMessage) (bool, error) {
@@ -89,7 +85,7 @@ func (t *costs) addSpeech(tx *store.Tx, out bus.OutboundMessage) (bool, error) {
 		return false, nil
 	}
 	return t.env.Speaker.Add(tx, background.Work{Scope: t.Scope, Session: t.Session.String(),
-		Ref: t.ID*answersByRef + int64(t.Answers)}, out, t.spender())
+		Ref: t.ID}, out, t.spender())
 }
 
 // ownMessage returns what the model sees of a message that the agent wrote to itself.

@@ -291,22 +291,11 @@ func showsNothing(text string) bool {
 // maxContinued is how often an answer that hit the output limit is continued.
 const maxContinued = 3
 
-// answer sends m as the answer. If the person has written more in the meantime, the turn continues
-// with the new messages instead.
+// answer ends the turn with m as its answer. What the person has written in the meantime gets
+// another turn, with limits of its own.
 func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err error) {
-	batch := t.mailbox.Next(false)
-	t.restrict(batch)
-	more, r, err := t.reader.loadMessages(ctx, batch)
-	if err != nil {
-		t.mailbox.Claimed(ctx, err)
-		return false, err
-	}
 	out := t.preview.outbound(t.visibleText(m.Text))
-	ended, later, spoken := t.Turn, false, false
-	ended.Answers++
-	if len(batch) > 0 {
-		ended.ReplyTo = QuoteID(batch[len(batch)-1].Message)
-	}
+	later, spoken := false, false
 	now := t.env.Now()
 	err = t.costs.tx(ctx, func(tx *store.Tx) error {
 		if err := t.deliver(tx, out); err != nil {
@@ -315,20 +304,11 @@ func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err erro
 		if spoken, err = t.costs.addSpeech(tx, out); err != nil {
 			return err
 		}
-		if len(batch) > 0 {
-			if err := r.touch(tx); err != nil {
-				return err
-			}
-			return t.conv.append(tx, &ended, batch, append([]llm.Message{m}, more...))
-		}
 		if later, err = t.addCompaction(tx); err != nil {
 			return err
 		}
-		return t.end(tx, &ended, session.Done, m)
+		return t.end(tx, &t.Turn, session.Done, m)
 	})
-	if errors.Is(err, ErrGone) { // the new messages were dropped
-		return t.answer(ctx, m)
-	}
 	if err != nil {
 		return false, err
 	}
@@ -340,19 +320,10 @@ func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err erro
 		t.env.Inbox.Wake() // a sub-agent has put its outcome into the inbox
 	}
 	t.preview.showEnd(false)
-	t.Turn = ended
 	if later || spoken {
 		t.env.Background.Wake()
 	}
-	if len(batch) == 0 {
-		return true, nil
-	}
-	t.conv.recall(append([]llm.Message{m}, more...)...)
-	t.answers = nil
-	t.addWriters(batch)
-	t.preview.partial, t.model.closing, t.continued, t.blanks = "", "", 0, 0
-	t.preview.showBegin()
-	return false, nil
+	return true, nil
 }
 
 // boundary runs between two steps, when all calls have their results. The turn then claims the
@@ -361,7 +332,7 @@ func (t *runner) boundary(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil // the next model call reports it
 	}
-	batch := t.mailbox.Next(true)
+	batch := t.mailbox.Next()
 	if len(batch) == 0 {
 		return nil
 	}

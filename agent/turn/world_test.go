@@ -112,7 +112,7 @@ func (w *world) turn(key session.Key) *runner {
 // emptyMailbox is a Mailbox that never gets a message.
 type emptyMailbox struct{}
 
-func (emptyMailbox) Next(bool) []bus.Received       { return nil }
+func (emptyMailbox) Next() []bus.Received           { return nil }
 func (emptyMailbox) Claimed(context.Context, error) {}
 func (emptyMailbox) HasNews() bool                  { return false }
 
