@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,6 +84,32 @@ func TestUnansweredOnce(t *testing.T) {
 			d.t.Errorf("Publish = %v, with %d texts; want 1", err, told)
 		}
 		d.wantInbox("user two")
+	})
+}
+
+// TestRefusalsNameReason checks what people read who are refused: in a chat it is about them, in a
+// group about the group. A reply in a group quotes their message.
+func TestRefusalsNameReason(t *testing.T) {
+	atDoor(t, func(d *gateFixture) {
+		p := gate.Policy{Access: gate.ByList, Allow: []string{"ann"}, PerMinute: 1,
+			Groups: []string{"listed"}}
+		told := make(map[string]string)
+		err := d.gate.Intake("tg", p).Publish(d.t.Context(), channels.Batch{
+			Messages: []bus.InboundMessage{
+				message("1", "eve", "hello"), inGroup("other", true, message("2", "ann", "hello")),
+				inGroup("listed", true, message("3", "ann", "one")),
+				inGroup("listed", true, message("4", "ann", "two")),
+			},
+			Unanswered: func(id, text string) { told[id] = text },
+		})
+		if err != nil || len(told) != 2 || !strings.HasPrefix(told["1"], "I answer only people") ||
+			!strings.HasPrefix(told["2"], "I don't answer in this channel") {
+			d.t.Errorf("Publish = %v; told %q", err, told)
+		}
+		list, err := bus.NewOutbox().Open(d.db.Read(d.t.Context()), 0)
+		if err != nil || len(list) != 1 || list[0].Message.ReplyTo != "4" {
+			d.t.Errorf("the outbox has %+v, %v; want a reply to the message that came too fast", list, err)
+		}
 	})
 }
 
