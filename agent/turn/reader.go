@@ -20,9 +20,6 @@ type reader struct {
 // userMessages loads the files of batch and returns what the model sees of it, with the ambient
 // messages before each message. Collected messages become one message with numbers.
 func (t *reader) userMessages(ctx context.Context, batch []bus.Received) []llm.Message {
-	if len(batch) == 0 {
-		return nil
-	}
 	ambient := t.ambient(ctx, batch[len(batch)-1])
 	if !t.numbered {
 		var list []llm.Message

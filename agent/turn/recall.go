@@ -90,21 +90,11 @@ func (t *reader) namedSkills(text string) string {
 	return b.String()
 }
 
-// loadMessages returns what the model sees of batch, including what is recalled for it.
-func (t *reader) loadMessages(
-	ctx context.Context, batch []bus.Received,
-) ([]llm.Message, recalled, error) {
-	return t.addRecalled(ctx, batch, t.userMessages(ctx, batch))
-}
-
 // addRecalled returns messages, which are what the model sees of batch, with what is recalled for
 // them.
 func (t *reader) addRecalled(
 	ctx context.Context, batch []bus.Received, messages []llm.Message,
 ) ([]llm.Message, recalled, error) {
-	if len(messages) == 0 {
-		return nil, recalled{}, nil
-	}
 	r, err := t.recallFor(ctx, batch)
 	messages = slices.Clone(messages)
 	messages[len(messages)-1].Text += r.text

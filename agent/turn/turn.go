@@ -341,7 +341,7 @@ func (t *runner) boundary(ctx context.Context) error {
 	var r recalled
 	if err == nil {
 		t.restrict(batch)
-		messages, r, err = t.reader.loadMessages(ctx, batch)
+		messages, r, err = t.reader.addRecalled(ctx, batch, t.reader.userMessages(ctx, batch))
 	}
 	if err == nil && ctx.Err() != nil { // files may be missing only because of that
 		t.mailbox.Claimed(ctx, ErrGone)
