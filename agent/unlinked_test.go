@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"gateway/agent/background"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/pool"
+	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
 	"gateway/bus"
 	"gateway/memory"
@@ -132,6 +134,35 @@ func TestUnlinkedInOrder(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A message interrupts a turn, and its sender is unlinked before the next turn claims it. The
+// answer is for the interrupted message, too.
+func TestUnlinkedInterrupts(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.opts.QueueMode = pool.Interrupt
+		w.tools(act("slow", tool.Once, func(context.Context) (string, error) {
+			time.Sleep(5 * time.Second) // although it is to end
+			return "done", nil
+		}))
+		w.model.Queue(llmtest.Say("hi"), uses("slow"), llmtest.Say("later"))
+		w.start()
+		w.put(w.ofPerson("a", "hello"))
+		w.settle()
+		w.put(w.ofPerson("b", "one"))
+		w.sleep(time.Second)
+		w.put(w.ofPerson("b", "two"))
+		w.unlinks()
+		w.wantQuiet()
+		var answered []string
+		for _, m := range w.outbox("b") {
+			answered = append(answered, m.Answers...)
+		}
+		if !slices.Equal(answered, []string{"2", "3"}) {
+			t.Errorf("the messages are answered in the order %q", answered)
+		}
+	})
 }
 
 // What somebody has written in a group goes with them when they are unlinked. It is not in the

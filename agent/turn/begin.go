@@ -52,9 +52,6 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 	if isCutShort(ctx) {
 		return ErrGone
 	}
-	if !t.trigger.Origin.Standalone() {
-		t.answers, t.unanswered = append(t.unanswered, t.answers...), nil
-	}
 	messages, gone, err := t.commitFirst(ctx, batch, messages)
 	for errors.Is(err, errScopeMoved) { // in the seconds in which the files were loaded
 		if err = cmp.Or(t.useConversationScope(ctx), t.findZone(ctx)); err == nil {
@@ -69,6 +66,7 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 	if gone {
 		return ErrGone
 	}
+	addUnanswered(t.turn)
 	t.reader.numbered = false
 	t.env.Logger.DebugContext(ctx, "turn begun", "session", t.Session, "turn", t.ID,
 		"from", t.Address.String(), "seq", batch[0].Seq, "messages", len(batch))
@@ -82,6 +80,13 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 	}
 	t.conv.recall(messages...)
 	return nil
+}
+
+// addUnanswered makes t also answer the messages that an interrupted turn left.
+func addUnanswered(t *turn) {
+	if !t.trigger.Origin.Standalone() {
+		t.answers, t.unanswered = append(t.unanswered, t.answers...), nil
+	}
 }
 
 // commitFirst runs the transaction of begin. It adds recalled facts to messages and returns them as

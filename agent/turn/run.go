@@ -218,6 +218,7 @@ func (t *runner) refuse(ctx context.Context, batch []bus.Received, say string) e
 		if !waited {
 			return nil // a command has dropped the messages
 		}
+		addUnanswered(t.turn)
 		return t.deliverFailure(tx, t.preview.outbound(say))
 	})
 }
