@@ -108,25 +108,20 @@ func warnOfReaders(cmd *cobra.Command, e *config.Explanation) {
 // with the file and the variables of this shell. A running gateway may have others.
 func configShow(load app.Loader) *cobra.Command {
 	var all bool
-	cmd := &cobra.Command{
+	cmd := withConfig(load, &cobra.Command{
 		Use:   "show",
 		Short: "Print the configuration in effect, with the origin of each value",
 		Long: `Print the settings of the file and the environment, and with --all also the defaults, as
 TOML. A comment after each value says where it comes from. The command hides secrets.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := load()
-			if err != nil {
-				return err
-			}
-			e := cfg.Explain()
-			if !wantsJSON(cmd) {
-				cmd.Print(e.TOML(all))
-				return nil
-			}
+	}, func(cmd *cobra.Command, cfg *config.Config, _ []string) error {
+		e := cfg.Explain()
+		if wantsJSON(cmd) {
 			return printJSON(cmd, e.Tables)
-		},
-	}
+		}
+		cmd.Print(e.TOML(all))
+		return nil
+	})
 	cmd.Flags().BoolVar(&all, "all", false, "also print values that are the default")
 	cmd.Flags().Bool("json", false, "print JSON, with the defaults")
 	return cmd

@@ -235,49 +235,43 @@ The command prints the problems. Its exit code is 0 if there are none: use it fo
 containers.`,
 		Args: cobra.NoArgs,
 	}, func(cmd *cobra.Command, cfg *config.Config, _ []string) error {
-		return examineHealth(cmd.Context(), cfg, ready, cmd.OutOrStdout())
+		e, err := ops.ReadEndpoint(cfg.Gateway.Home)
+		missing := errors.Is(err, fs.ErrNotExist)
+		switch {
+		case missing && cfg.HTTP.Listen == "":
+			return errors.New("the gateway can't be asked: its server is switched off; set [http] listen")
+		// ReadEndpoint returns only the address if a killed gateway has left the file behind.
+		case missing && e.Address != "":
+			return fmt.Errorf("no gateway answers at %s: it was killed or has crashed; see its log, or "+
+				"start it", e.Address)
+		case missing:
+			return fmt.Errorf("no gateway runs in %s, or it can't listen on %s: see its log",
+				cfg.Gateway.Home, cfg.HTTP.Listen)
+		case err != nil:
+			return app.NewHomeError(cfg.Gateway.Home, err)
+		}
+		path := "/healthz"
+		if ready {
+			path = "/readyz"
+		}
+		code, body, err := request(cmd.Context(), e, http.MethodGet, path, answerTime)
+		switch {
+		case err != nil:
+			return fmt.Errorf("no gateway answers at %s: %w; see its log, or start it", e.Address, err)
+		// The token is that of the gateway in this home. A program that refuses it is another one.
+		case code == http.StatusUnauthorized:
+			return fmt.Errorf("another program answers at %s, not the gateway in %s", e.Address,
+				cfg.Gateway.Home)
+		case ready:
+			return printReport(body, cmd.OutOrStdout())
+		case code != http.StatusOK:
+			return fmt.Errorf("the gateway answers with code %d", code)
+		}
+		cmd.Println("The gateway is alive.")
+		return nil
 	})
 	cmd.Flags().BoolVar(&ready, "ready", false, "also check whether all parts work")
 	return cmd
-}
-
-// examineHealth asks the running gateway whether it is alive or, with ready, whether it is ready.
-func examineHealth(ctx context.Context, cfg *config.Config, ready bool, out io.Writer) error {
-	e, err := ops.ReadEndpoint(cfg.Gateway.Home)
-	if errors.Is(err, fs.ErrNotExist) && cfg.HTTP.Listen == "" {
-		return errors.New("the gateway can't be asked: its server is switched off; set [http] listen")
-	}
-	// ReadEndpoint returns only the address if a killed gateway has left the file behind.
-	if errors.Is(err, fs.ErrNotExist) && e.Address != "" {
-		return fmt.Errorf("no gateway answers at %s: it was killed or has crashed; see its log, or "+
-			"start it", e.Address)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("no gateway runs in %s, or it can't listen on %s: see its log",
-			cfg.Gateway.Home, cfg.HTTP.Listen)
-	}
-	if err != nil {
-		return app.NewHomeError(cfg.Gateway.Home, err)
-	}
-	path := "/healthz"
-	if ready {
-		path = "/readyz"
-	}
-	code, body, err := request(ctx, e, http.MethodGet, path, answerTime)
-	switch {
-	case err != nil:
-		return fmt.Errorf("no gateway answers at %s: %w; see its log, or start it", e.Address, err)
-	// The token is that of the gateway in this home. A program that refuses it is another one.
-	case code == http.StatusUnauthorized:
-		return fmt.Errorf("another program answers at %s, not the gateway in %s", e.Address,
-			cfg.Gateway.Home)
-	case !ready && code == http.StatusOK:
-		fmt.Fprintln(out, "The gateway is alive.")
-		return nil
-	case !ready:
-		return fmt.Errorf("the gateway answers with code %d", code)
-	}
-	return printReport(body, out)
 }
 
 // printReport prints the failed checks. It returns an error if there are any.

@@ -180,9 +180,7 @@ func accountNames(cfg *config.Config) string {
 }
 
 // lookupChat returns a function that finds the direct chats of phone numbers.
-func lookupChat(
-	cfg *config.Config,
-) func(ctx context.Context, account, person string) (string, error) {
+func lookupChat(cfg *config.Config) func(context.Context, string, string) (string, error) {
 	return func(ctx context.Context, account, person string) (string, error) {
 		// Only a WhatsApp account has a store that maps people to chats.
 		if cfg.Channels[account].Type != "whatsapp" {
@@ -287,37 +285,26 @@ func askScope(people []gate.Person) string {
 }
 
 // report prints the result of each item.
-func (i importing) report(cmd *cobra.Command, items []importer.Item) error {
+func (i importing) report(cmd *cobra.Command, items []importer.Item) (err error) {
 	failed := 0
+	var rows [][]any
 	for _, item := range items {
 		if item.State == importer.Failed {
 			failed++
 		}
-	}
-	if wantsJSON(cmd) {
-		if err := printJSON(cmd, map[string]any{"dry_run": i.dry, "items": items}); err != nil {
-			return err
-		}
-	} else if err := i.printItems(cmd, items); err != nil {
-		return err
-	}
-	if failed > 0 {
-		return fmt.Errorf("%d of these failed; solve the problems and import again", failed)
-	}
-	return nil
-}
-
-func (i importing) printItems(cmd *cobra.Command, items []importer.Item) error {
-	var rows [][]any
-	for _, item := range items {
 		rows = append(rows, []any{item.State, item.Kind, item.From, item.To, item.Text})
 	}
-	columns := []string{"STATE", "WHAT", "FROM", "TO", "NOTE"}
-	if err := (table{columns, rows, "There is nothing to import."}).print(cmd); err != nil {
-		return err
+	if wantsJSON(cmd) {
+		err = printJSON(cmd, map[string]any{"dry_run": i.dry, "items": items})
+	} else {
+		columns := []string{"STATE", "WHAT", "FROM", "TO", "NOTE"}
+		err = table{columns, rows, "There is nothing to import."}.print(cmd)
+		if err == nil && i.dry {
+			cmd.Println("Nothing was changed: this was a dry run.")
+		}
 	}
-	if i.dry {
-		cmd.Println("Nothing was changed: this was a dry run.")
+	if err == nil && failed > 0 {
+		err = fmt.Errorf("%d of these failed; solve the problems and import again", failed)
 	}
-	return nil
+	return err
 }

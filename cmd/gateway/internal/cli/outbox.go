@@ -84,33 +84,28 @@ func outboxShowCommand(load app.Loader) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printDelivery(cmd, m)
+			// A message without parts was not split yet: it will have at least one.
+			parts, text := max(len(m.Parts), 1), textOf(m.Message)
+			if wantsJSON(cmd) {
+				return printJSON(cmd, map[string]any{
+					"id": m.ID, "state": m.State, "to": m.Message.To.String(), "created": m.Created.UTC(),
+					"tries": m.Attempts, "parts": parts, "sent": m.IDs, "error": m.Error, "text": text,
+				})
+			}
+			cmd.Printf("Message %d to %s: %s\n", m.ID, m.Message.To, m.State)
+			cmd.Printf("Created: %s\nFailed tries: %d\nParts: %d, of which %d are sent\n",
+				m.Created.Local().Format(time.DateTime), m.Attempts, parts, len(m.IDs))
+			if m.Error != "" {
+				cmd.Printf("Error: %s\n", display.Lines(m.Error))
+			}
+			for _, a := range m.Message.Attachments {
+				cmd.Printf("File: %s\n", display.OneLine(a.Name))
+			}
+			if text != "" {
+				cmd.Printf("\n%s\n", display.Lines(text))
+			}
+			return nil
 		}))
-}
-
-// printDelivery prints all details of a message.
-func printDelivery(cmd *cobra.Command, d *bus.Delivery) error {
-	if wantsJSON(cmd) {
-		// A message without parts was not split yet: it will have at least one.
-		return printJSON(cmd, map[string]any{
-			"id": d.ID, "state": d.State, "to": d.Message.To.String(), "created": d.Created.UTC(),
-			"tries": d.Attempts, "parts": max(len(d.Parts), 1), "sent": d.IDs,
-			"error": d.Error, "text": textOf(d.Message),
-		})
-	}
-	cmd.Printf("Message %d to %s: %s\n", d.ID, d.Message.To, d.State)
-	cmd.Printf("Created: %s\nFailed tries: %d\nParts: %d, of which %d are sent\n",
-		d.Created.Local().Format(time.DateTime), d.Attempts, max(len(d.Parts), 1), len(d.IDs))
-	if d.Error != "" {
-		cmd.Printf("Error: %s\n", display.Lines(d.Error))
-	}
-	for _, a := range d.Message.Attachments {
-		cmd.Printf("File: %s\n", display.OneLine(a.Name))
-	}
-	if text := textOf(d.Message); text != "" {
-		cmd.Printf("\n%s\n", display.Lines(text))
-	}
-	return nil
 }
 
 // textOf returns the text of m, or what m does instead of being sent.

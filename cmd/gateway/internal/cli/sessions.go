@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -234,17 +234,14 @@ func filesIn(path string) ([]string, error) {
 		return []string{path}, nil
 	}
 	// The name of the folder is not a pattern.
-	files, err := filepath.Glob(filepath.Join(escapeGlob(path), "*.jsonl"))
+	files, err := fs.Glob(os.DirFS(path), "*.jsonl")
 	if err == nil && len(files) == 0 {
 		err = fmt.Errorf("there are no conversations in %s: their names end in .jsonl", path)
 	}
-	slices.Sort(files)
+	for i := range files {
+		files[i] = filepath.Join(path, files[i])
+	}
 	return files, err
-}
-
-// escapeGlob returns a glob pattern that matches only path.
-func escapeGlob(path string) string {
-	return strings.NewReplacer("*", "[*]", "?", "[?]", "[", "[[]").Replace(path)
 }
 
 // files imports each file on its own. After a mistake in one it goes on with the next, and returns

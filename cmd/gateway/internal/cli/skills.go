@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,7 +30,8 @@ type skillData struct {
 	pins skills.Pins
 }
 
-// withSkills calls fn with the skills of the gateway. The home need not exist.
+// withSkills calls fn with the skills of the gateway. The home need not exist: then only the
+// built-in skills are left.
 func withSkills(cfg *config.Config, fn func(skillData) error) error {
 	shared, err := app.SharedIfThere(cfg)
 	if err != nil {
@@ -40,7 +40,16 @@ func withSkills(cfg *config.Config, fn func(skillData) error) error {
 	if shared != nil {
 		defer shared.Close()
 	}
-	return withScopes(cfg, shared, fn)
+	scopes, err := app.OpenIfExists(app.MemoryFolder(cfg))
+	if err != nil {
+		return app.NewHomeError(cfg.Gateway.Home, err)
+	}
+	if scopes != nil {
+		defer scopes.Close()
+	}
+	// The log is discarded because the commands print problems themselves.
+	return fn(skillData{app.NewSkills(cfg, shared, scopes, slog.New(slog.DiscardHandler)),
+		skills.Pins(app.PinsFile(cfg))})
 }
 
 // skillsDataCommand returns a command that uses the skills of the gateway.
@@ -52,21 +61,6 @@ func skillsDataCommand(
 		func(cmd *cobra.Command, cfg *config.Config, args []string) error {
 			return withSkills(cfg, func(b skillData) error { return run(cmd, b, args) })
 		})
-}
-
-// withScopes calls fn with the skills in shared and in the folders of the scopes. Both may be
-// missing: then only the built-in skills are left.
-func withScopes(cfg *config.Config, shared *os.Root, fn func(skillData) error) error {
-	scopes, err := app.OpenIfExists(app.MemoryFolder(cfg))
-	if err != nil {
-		return app.NewHomeError(cfg.Gateway.Home, err)
-	}
-	if scopes != nil {
-		defer scopes.Close()
-	}
-	// The log is discarded because the commands print problems themselves.
-	return fn(skillData{app.NewSkills(cfg, shared, scopes, slog.New(slog.DiscardHandler)),
-		skills.Pins(app.PinsFile(cfg))})
 }
 
 // all returns the skills of all scopes. List returns the shared and the built-in skills for each
@@ -344,40 +338,35 @@ func skillsInstallCommand(load app.Loader) *cobra.Command {
 			return app.NewHomeError(cfg.Gateway.Home, err)
 		}
 		return withSkills(cfg, func(b skillData) error {
-			return install(cmd, b, args[0], force)
+			p, err := b.Install(args[0], force)
+			if errors.Is(err, skills.ErrExists) {
+				return fmt.Errorf("there is a shared skill %s already; --force replaces it",
+					display.OneLine(p.Skill.Name))
+			}
+			if err != nil {
+				return err
+			}
+			// With problems, Install has installed nothing.
+			if len(p.Problems) > 0 {
+				for _, text := range p.Problems {
+					cmd.PrintErrln("gateway:", display.Lines(text))
+				}
+				return fmt.Errorf("%s is not installed", display.Lines(args[0]))
+			}
+			// With a pin, a later change of the files is reported.
+			if err := b.pins.Set(p.Skill.Folder, p.Hash); err != nil {
+				return err
+			}
+			warnOf(cmd, b, p)
+			return nil
 		})
 	})
 	cmd.Flags().BoolVar(&force, "force", false, "replace the skill with its name")
 	return cmd
 }
 
-// install installs a skill and pins its hash. Problems of the skill are printed one a line, and
-// then nothing is installed.
-func install(cmd *cobra.Command, b skillData, dir string, force bool) error {
-	p, err := b.Install(dir, force)
-	if errors.Is(err, skills.ErrExists) {
-		return fmt.Errorf("there is a shared skill %s already; --force replaces it",
-			display.OneLine(p.Skill.Name))
-	}
-	if err != nil {
-		return err
-	}
-	// With problems, Install has installed nothing.
-	if len(p.Problems) > 0 {
-		for _, text := range p.Problems {
-			cmd.PrintErrln("gateway:", display.Lines(text))
-		}
-		return fmt.Errorf("%s is not installed", display.Lines(dir))
-	}
-	// With a pin, a later change of the files is reported.
-	if err := b.pins.Set(p.Skill.Folder, p.Hash); err != nil {
-		return err
-	}
-	return warnOf(cmd, b, p)
-}
-
 // warnOf prints a warning about what an installed skill can do.
-func warnOf(cmd *cobra.Command, b skillData, p skills.Package) error {
+func warnOf(cmd *cobra.Command, b skillData, p skills.Package) {
 	name := display.OneLine(p.Skill.Name)
 	cmd.Printf("%s is installed. Its files:\n", name)
 	scripts := 0
@@ -402,7 +391,6 @@ func warnOf(cmd *cobra.Command, b skillData, p skills.Package) error {
 			cmd.Printf("State:           %s\n", display.Lines(state(s, "")))
 		}
 	}
-	return nil
 }
 
 func skillsRemoveCommand(load app.Loader) *cobra.Command {
@@ -410,26 +398,21 @@ func skillsRemoveCommand(load app.Loader) *cobra.Command {
 	cmd := skillsDataCommand(load, "remove NAME",
 		"Remove a shared skill, or a skill of a scope, with its files", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, b skillData, args []string) error {
-			return remove(cmd, b, args[0], *scope)
+			s, err := b.find(args[0], *scope, true)
+			if err != nil {
+				return err
+			}
+			// It would come back at the next start.
+			if s.Source == skills.Builtin {
+				return app.UsageErrorf("%s is built in; name it in disabled of [skills] to switch it off",
+					display.OneLine(args[0]))
+			}
+			if err := b.Remove(s); err != nil {
+				return err
+			}
+			cmd.Printf("%s is removed.\n", display.OneLine(args[0]))
+			return nil
 		})
 	scope = scopeFlag(cmd)
 	return cmd
-}
-
-// remove deletes a skill with its files. A built-in skill would come back at the next start, so it
-// can only be disabled.
-func remove(cmd *cobra.Command, b skillData, name, scope string) error {
-	s, err := b.find(name, scope, true)
-	if err != nil {
-		return err
-	}
-	if s.Source == skills.Builtin {
-		return app.UsageErrorf("%s is built in; name it in disabled of [skills] to switch it off",
-			display.OneLine(name))
-	}
-	if err := b.Remove(s); err != nil {
-		return err
-	}
-	cmd.Printf("%s is removed.\n", display.OneLine(name))
-	return nil
 }
