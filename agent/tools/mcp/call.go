@@ -70,14 +70,18 @@ func (s *caller) use(
 		}
 		lost, sent := classify(ctx, s.URL == "", err)
 		if lost && s.URL == "" {
-			l.awaitEnd() // the reason of the end is more precise than err
+			select { // the reason of the end is more precise than err
+			case <-l.ended:
+			case <-time.After(3 * endTime):
+			}
 		}
 		// Calls that begin from here on wait for a new link.
 		if lost {
 			l.fail(withoutURL(err))
 		}
 		// A request that has not arrived may be made again, whatever its effect.
-		again := !sent || effect != tool.Once && l.forgotten()
+		forgotten := !l.alive() && errors.Is(l.err, sdk.ErrSessionMissing)
+		again := !sent || effect != tool.Once && forgotten
 		if again && try == 0 && ctx.Err() == nil {
 			continue
 		}
@@ -143,6 +147,7 @@ func classify(ctx context.Context, process bool, err error) (lost, sent bool) {
 	var dial *net.OpError
 	var request *url.Error
 	var answer *jsonrpc.Error
+	var file *fs.PathError
 	switch {
 	case errors.Is(err, errTimeout), ctx.Err() != nil:
 		// The link is in order; the server may be at work on the request.
@@ -159,14 +164,9 @@ func classify(ctx context.Context, process bool, err error) (lost, sent bool) {
 		// The server has answered with an error, so the link works.
 		return false, true
 	}
-	return process && broken(err), true
-}
-
-// broken reports whether err is an error of the pipes to a process, not of the data.
-func broken(err error) bool {
-	var file *fs.PathError
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errLong) ||
-		errors.As(err, &file)
+	// An error of the pipes to a process ends the link, and one of the data does not.
+	return process && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, errLong) || errors.As(err, &file)), true
 }
 
 // explain converts err for the model. Each text says whether the call may have had an effect. The
@@ -228,8 +228,7 @@ func (b *builder) convert(s Server, r *sdk.CallToolResult) (tool.Result, error) 
 		return tool.Result{Foreign: s.source()},
 			fmt.Errorf("the MCP server %s reports an error: %s", s.Name, text)
 	}
-	return tool.Result{Text: b.text(), Foreign: s.source(), Images: b.images,
-		Files: b.files}, nil
+	return b.result(s), nil
 }
 
 // lacks reports whether the parts of r lack most of its structured content, whose JSON is data. The
@@ -300,6 +299,10 @@ type builder struct {
 func (b *builder) add(part string) { b.parts = append(b.parts, plain(part)) }
 
 func (b *builder) text() string { return strings.Join(b.parts, "\n") }
+
+func (b *builder) result(s Server) tool.Result {
+	return tool.Result{Text: b.text(), Foreign: s.source(), Images: b.images, Files: b.files}
+}
 
 // note adds a remark of the gateway about the answer.
 func (b *builder) note(format string, args ...any) {

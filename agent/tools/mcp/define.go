@@ -80,10 +80,8 @@ func (s *toolset) publish(ctx context.Context, c catalog) {
 		return
 	}
 	tools, refused := s.define(c)
-	if s.opts.Set != nil {
-		if err := s.opts.Set("mcp/"+s.Name, tools); err != nil {
-			refused = append(refused, s.redactor.scrub(err.Error()))
-		}
+	if err := s.opts.Set("mcp/"+s.Name, tools); err != nil {
+		refused = append(refused, s.redactor.scrub(err.Error()))
 	}
 	s.shown = &c // after what may panic
 	for _, why := range refused {

@@ -247,20 +247,17 @@ func (s *server) elicit(ctx context.Context, r *sdk.ElicitRequest) (*sdk.ElicitR
 		return &sdk.ElicitResult{Action: decline}, nil
 	}
 	answer := make(chan *sdk.ElicitResult, 1)
-	select {
-	case live.asks <- asking{wanted, answer}:
-	case <-live.ended:
-		return &sdk.ElicitResult{Action: cancel}, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	select {
-	case result := <-answer:
-		return result, nil
-	case <-live.ended:
-		return &sdk.ElicitResult{Action: cancel}, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	// After the question, a nil channel takes its case out of the select.
+	for asks := live.asks; ; asks = nil {
+		select {
+		case asks <- asking{wanted, answer}:
+		case result := <-answer:
+			return result, nil
+		case <-live.ended:
+			return &sdk.ElicitResult{Action: cancel}, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 }
 

@@ -27,29 +27,41 @@ type resourcesArgs struct {
 func (s *toolset) resources(
 	ctx context.Context, _ tool.Call, args resourcesArgs,
 ) (tool.Result, error) {
-	var result tool.Result
-	err := s.caller.use(ctx, tool.Pure, func(ctx context.Context, session *sdk.ClientSession) error {
-		var err error
+	name := s.prefix + "resources"
+	return s.look(ctx, builder{name: name, reader: name}, func(
+		ctx context.Context, session *sdk.ClientSession, b *builder,
+	) (asks bool, err error) {
 		if args.URI == "" {
-			result.Text, err = listResources(ctx, session, args.Offset)
-			return err
+			text, err := listResources(ctx, session, args.Offset)
+			b.add(text)
+			return false, err
 		}
 		r, err := session.ReadResource(ctx, &sdk.ReadResourceParams{URI: args.URI})
 		if err != nil {
-			return err
+			return false, err
 		}
-		b := &builder{name: s.prefix + "resources", reader: s.prefix + "resources"}
 		for _, c := range r.Contents {
 			b.resource(c)
 		}
-		if r.NeedsInput() {
+		return r.NeedsInput(), nil
+	})
+}
+
+// look calls do with a connection and a copy of empty, and returns what do adds to the copy. asks
+// says that the server wants input instead of giving an answer.
+func (s *toolset) look(ctx context.Context, empty builder, do func(
+	ctx context.Context, session *sdk.ClientSession, b *builder,
+) (asks bool, err error)) (tool.Result, error) {
+	b := empty
+	err := s.caller.use(ctx, tool.Pure, func(ctx context.Context, session *sdk.ClientSession) error {
+		b = empty // it may be the second try
+		asks, err := do(ctx, session, &b)
+		if asks {
 			b.note("the server asks for input, which this agent does not give")
 		}
-		result.Text, result.Images, result.Files = b.text(), b.images, b.files
-		return nil
+		return err
 	})
-	result.Foreign = s.source()
-	return result, err
+	return b.result(s.Server), err
 }
 
 // listResources returns one page of the resources, followed by the templates of further ones.
@@ -82,33 +94,27 @@ type promptsArgs struct {
 func (s *toolset) prompts(
 	ctx context.Context, args promptsArgs, reader string,
 ) (tool.Result, error) {
-	var result tool.Result
-	err := s.caller.use(ctx, tool.Pure, func(ctx context.Context, session *sdk.ClientSession) error {
-		var err error
+	return s.look(ctx, builder{name: s.prefix + "prompts", reader: reader}, func(
+		ctx context.Context, session *sdk.ClientSession, b *builder,
+	) (asks bool, err error) {
 		if args.Name == "" {
-			result.Text, err = listPrompts(ctx, session, args.Offset)
-			return err
+			text, err := listPrompts(ctx, session, args.Offset)
+			b.add(text)
+			return false, err
 		}
 		r, err := session.GetPrompt(ctx,
 			&sdk.GetPromptParams{Name: args.Name, Arguments: args.Arguments})
 		if err != nil {
-			return err
+			return false, err
 		}
-		b := &builder{name: s.prefix + "prompts", reader: reader}
 		for _, m := range r.Messages {
 			if m != nil {
 				b.note("%s:", oneLine(string(m.Role), 20))
 				b.content(m.Content)
 			}
 		}
-		if r.NeedsInput() {
-			b.note("the server asks for input, which this agent does not give")
-		}
-		result.Text, result.Images, result.Files = b.text(), b.images, b.files
-		return nil
+		return r.NeedsInput(), nil
 	})
-	result.Foreign = s.source()
-	return result, err
 }
 
 func listPrompts(ctx context.Context, session *sdk.ClientSession, offset int) (string, error) {

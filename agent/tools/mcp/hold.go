@@ -120,7 +120,7 @@ func (s *changeReview) adopt(ctx context.Context, listed catalog) {
 		}
 		s.opts.Logger.WarnContext(ctx, "mcp tools have changed and wait for an admin", "server", s.Name,
 			"changes", len(changes))
-		if err := s.report(ctx); err != nil {
+		if err := s.opts.Report(ctx, s.status.show()); err != nil {
 			s.opts.Logger.WarnContext(ctx, "owners not told of changed tools", "server", s.Name,
 				"err", err)
 			s.listLater(reportEvery)
@@ -143,13 +143,6 @@ func (s *changeReview) listLater(wait time.Duration) {
 		s.mu.Unlock()
 		notify(s.stale)
 	})
-}
-
-func (s *changeReview) report(ctx context.Context) error {
-	if s.opts.Report == nil {
-		return nil
-	}
-	return s.opts.Report(ctx, s.status.show())
 }
 
 // offer gives the agreed part of the present catalog to the agent. The caller holds the lock.

@@ -54,19 +54,6 @@ func (l *link) fail(err error) {
 
 func (l *link) alive() bool { return !isClosed(l.ended) }
 
-// awaitEnd waits up to three times endTime for the end of a broken link.
-func (l *link) awaitEnd() {
-	select {
-	case <-l.ended:
-	case <-time.After(3 * endTime):
-	}
-}
-
-// forgotten reports whether the link has ended because the endpoint forgot the session.
-func (l *link) forgotten() bool {
-	return !l.alive() && errors.Is(l.err, sdk.ErrSessionMissing)
-}
-
 // close ends the link and waits for its goroutines.
 func (l *link) close() {
 	l.fail(errors.New("closed"))

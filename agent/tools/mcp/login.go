@@ -501,35 +501,25 @@ func (l *login) handlerConfig(
 			return all
 		},
 		NewTokenSource: func(_ context.Context, c *oauth2.Config, t *oauth2.Token) (
-			oauth2.TokenSource, error) {
-			return oauth2.StaticTokenSource(t), l.adopt(p, c, t)
+			_ oauth2.TokenSource, err error) {
+			l.locked(func() {
+				l.grant, l.asked = grant{URL: l.URL, Client: *c, Token: t, Resource: p.resource}, nil
+				err = l.save()
+			})
+			return oauth2.StaticTokenSource(t), err
 		},
 	}
 	switch {
 	case o.isDocument():
 		c.ClientIDMetadataDocumentConfig = &auth.ClientIDMetadataDocumentConfig{URL: o.ClientID}
 	case o.ClientID != "":
-		c.PreregisteredClient = credentials(o)
+		c.PreregisteredClient = &oauthex.ClientCredentials{ClientID: o.ClientID}
+		if o.ClientSecret != "" {
+			c.PreregisteredClient.ClientSecretAuth = &oauthex.ClientSecretAuth{
+				ClientSecret: o.ClientSecret}
+		}
 	}
 	return c
-}
-
-// credentials returns the credentials configured for the authorization server.
-func credentials(o OAuth) *oauthex.ClientCredentials {
-	c := &oauthex.ClientCredentials{ClientID: o.ClientID}
-	if o.ClientSecret != "" {
-		c.ClientSecretAuth = &oauthex.ClientSecretAuth{ClientSecret: o.ClientSecret}
-	}
-	return c
-}
-
-// adopt stores the token of the finished login p.
-func (l *login) adopt(p *pending, c *oauth2.Config, t *oauth2.Token) (err error) {
-	l.locked(func() {
-		l.grant, l.asked = grant{URL: l.URL, Client: *c, Token: t, Resource: p.resource}, nil
-		err = l.save()
-	})
-	return err
 }
 
 // errNoLogin reports an address that does not belong to a login in progress.

@@ -129,6 +129,12 @@ func New(servers []Server, opts *Options) *Client {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Set == nil {
+		o.Set = func(string, []tool.Tool) error { return nil }
+	}
+	if o.Report == nil {
+		o.Report = func(context.Context, State) error { return nil }
+	}
 	if o.Command == nil {
 		o.Command = plainCommand
 	}
@@ -259,13 +265,9 @@ func (s Server) Check() error {
 			return fmt.Errorf("mcp: %s: %q is not a pattern", s.Name, pattern)
 		}
 	}
-	if s.URL != "" {
-		return s.checkURL()
+	if s.URL == "" {
+		return nil
 	}
-	return nil
-}
-
-func (s Server) checkURL() error {
 	u, err := url.Parse(s.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return fmt.Errorf("mcp: %s: want a URL with http or https", s.Name) // it may be secret
