@@ -14,6 +14,7 @@ import (
 	"iter"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,13 +81,17 @@ func (c *Chain) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event
 	return func(yield func(llm.Event, error) bool) {
 		t := &try{yield: yield}
 		var err, refusal error
-		models := c.order()
+		// Models that are cooling down are left out. If all are, the one that is ready first is tried.
+		models, soonest := ready(c.links, time.Now())
+		if len(models) == 0 {
+			models = []*link{soonest}
+		}
 		for i, l := range models {
 			t.more = i < len(models)-1
 			own := req
 			own.MaxOutput = c.maxOutput(l, req.MaxOutput)
 			err = c.ask(ctx, l, own, t)
-			if err == nil || t.broken || ctx.Err() != nil || forCaller(kindOf(err)) {
+			if err == nil || t.broken || ctx.Err() != nil || slices.Contains(forCaller, kindOf(err)) {
 				refusal = nil
 				break
 			}
@@ -103,6 +108,9 @@ func (c *Chain) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event
 	}
 }
 
+// forCaller has the errors that only the caller can resolve, by changing the conversation.
+var forCaller = []llm.Kind{llm.ContextTooLong, llm.NoImages, llm.TooManyImages, llm.BadThoughts}
+
 // maxOutput returns the limit of an answer for l if the caller asks for a limit. The caller knows
 // the preferred model only: its configured limit stands for that of l. Any other limit remains if l
 // has none or a greater one.
@@ -114,25 +122,6 @@ func (c *Chain) maxOutput(l *link, asked int) int {
 		return asked
 	}
 	return min(asked, l.MaxOutput)
-}
-
-// forCaller reports whether only the caller can resolve the error, by changing the conversation.
-func forCaller(kind llm.Kind) bool {
-	switch kind {
-	case llm.ContextTooLong, llm.NoImages, llm.TooManyImages, llm.BadThoughts:
-		return true
-	}
-	return false
-}
-
-// order returns the models to try: all that are not cooling down. If all are cooling down, it
-// returns the one whose cool-down ends first.
-func (c *Chain) order() []*link {
-	list, soonest := ready(c.links, time.Now())
-	if len(list) == 0 {
-		return []*link{soonest}
-	}
-	return list
 }
 
 // ask tries one model until the model answers, fails with an error that is not retried, or has no

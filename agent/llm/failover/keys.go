@@ -32,14 +32,8 @@ func NewKeys(name string, entries []Entry, opts *Options) *Keys {
 	return &Keys{name: name, links: c.links, log: c.log}
 }
 
-// ofKey reports whether the same call may succeed with another key.
-func ofKey(kind llm.Kind) bool {
-	switch kind {
-	case llm.RateLimited, llm.OutOfQuota, llm.Unauthorized, llm.Forbidden:
-		return true
-	}
-	return false
-}
+// ofKey has the errors after which the same call may succeed with another key.
+var ofKey = []llm.Kind{llm.RateLimited, llm.OutOfQuota, llm.Unauthorized, llm.Forbidden}
 
 // Efforts returns the efforts that the model supports.
 func (k *Keys) Efforts() []llm.Effort { return llm.Efforts(k.links[0].Model) }
@@ -49,7 +43,14 @@ func (k *Keys) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event,
 	return func(yield func(llm.Event, error) bool) {
 		t := &try{yield: yield}
 		var failure error
-		for _, l := range k.order() {
+		// The last key that worked comes first. Those that are cooling down are left out, except the
+		// one whose cool-down ends first; that key comes last.
+		first := k.last.Load()
+		list, soonest := ready(slices.Concat(k.links[first:], k.links[:first]), time.Now())
+		if soonest != nil {
+			list = append(list, soonest)
+		}
+		for _, l := range list {
 			if failure != nil && kindOf(failure).Temporary() && l.cooling(time.Now()) > 0 {
 				continue // a key that cools down would not help any sooner
 			}
@@ -61,7 +62,7 @@ func (k *Keys) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event,
 				l.reset()
 				k.last.Store(uint32(slices.Index(k.links, l)))
 				return
-			case ctx.Err() != nil || !ofKey(kindOf(err)):
+			case ctx.Err() != nil || !slices.Contains(ofKey, kindOf(err)):
 				yield(llm.Event{}, err)
 				return
 			}
@@ -82,15 +83,4 @@ func sooner(a, b error) bool {
 		return p
 	}
 	return afterOf(a) < afterOf(b)
-}
-
-// order returns the keys to try. It begins with the last key that worked and leaves out those that
-// are cooling down, except the one whose cool-down ends first; that key comes last.
-func (k *Keys) order() []*link {
-	first := k.last.Load()
-	list, soonest := ready(slices.Concat(k.links[first:], k.links[:first]), time.Now())
-	if soonest != nil {
-		list = append(list, soonest)
-	}
-	return list
 }

@@ -67,21 +67,10 @@ func (a *answer) addDelta(d *delta, event *llm.Event) {
 	}
 	for _, c := range d.ToolCalls {
 		if a.calls.add(c); len(a.calls) > wire.MaxCalls {
-			break // check reports it
+			break // call.next reports it
 		}
 	}
 	a.extra.add(d.Extra)
-}
-
-// check returns an error if the answer has become too long.
-func (a *answer) check() error {
-	switch {
-	case a.size > maxAnswer:
-		return errTooLong
-	case len(a.calls) > wire.MaxCalls:
-		return wire.ErrManyCalls
-	}
-	return nil
 }
 
 func (a *answer) show(s split, event *llm.Event) {
@@ -93,19 +82,6 @@ func (a *answer) show(s split, event *llm.Event) {
 	a.reasoning.WriteString(s.thought)
 	a.text.WriteString(s.text)
 	event.Text += s.text
-}
-
-// flush returns the text that was held back. Call it at the end of the stream.
-func (a *answer) flush() llm.Event {
-	var event llm.Event
-	a.show(a.think.flush(), &event)
-	return event
-}
-
-// complete reports whether the answer is complete if the stream ends now. done reports that the
-// provider has sent [DONE].
-func (a *answer) complete(done bool) bool {
-	return a.finish != "" || done && a.begun
 }
 
 // response returns the complete answer to req. It marks fields that only the provider understands

@@ -139,15 +139,12 @@ func (l callList) calls() []llm.ToolCall {
 // refuse, although models produce them. own reports that this provider has made c.
 func sentCall(c llm.ToolCall, own bool) wireCall {
 	id := c.ID
-	if !own || !isMeaningful(id) {
+	// Kimi's prompt template reads the name and number of the call from its id, and LiteLLM stores
+	// Gemini's thought signature in it.
+	meaningful := strings.HasPrefix(id, "functions.") || strings.Contains(id, "__thought__")
+	if !own || !meaningful {
 		id = wire.SentID(id)
 	}
 	return wireCall{ID: id, Type: "function", Function: wireFunction{
 		Name: wire.SentName(c.Name), Arguments: wire.SentArguments(c.Arguments)}}
-}
-
-// isMeaningful reports whether the provider needs its id unchanged: Kimi's prompt template reads
-// the name and number of the call from it, and LiteLLM stores Gemini's thought signature in it.
-func isMeaningful(id string) bool {
-	return strings.HasPrefix(id, "functions.") || strings.Contains(id, "__thought__")
 }

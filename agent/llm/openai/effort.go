@@ -2,7 +2,6 @@ package openai
 
 import (
 	"encoding/json"
-	"maps"
 	"path"
 	"strings"
 
@@ -11,19 +10,6 @@ import (
 
 // efforts maps an effort to the fields of a request that make a model think for longer or shorter.
 type efforts map[llm.Effort]map[string]json.RawMessage
-
-// of returns fields with the fields for an effort of e. The latter replace the configured ones.
-func (e efforts) of(
-	effort llm.Effort, fields map[string]json.RawMessage,
-) map[string]json.RawMessage {
-	all := make(map[string]json.RawMessage)
-	maps.Copy(all, fields)
-	for _, name := range []string{"reasoning_effort", "reasoning", "thinking"} {
-		delete(all, name)
-	}
-	maps.Copy(all, e[effort])
-	return all
-}
 
 // jsonFields returns the fields of one effort from pairs of a name and its JSON value.
 func jsonFields(pairs ...string) map[string]json.RawMessage {
@@ -61,9 +47,14 @@ func newEfforts(off, low, high string) efforts {
 func guessEfforts(host, id string) efforts {
 	id = strings.ToLower(id)
 	bare := path.Base(id)
+	moonshot := host == "api.moonshot.ai" || host == "api.moonshot.cn"
 	switch {
-	case host == "api.openai.com":
-		return openAIEfforts(bare)
+	case host == "api.openai.com" && strings.HasPrefix(bare, "gpt-5.1"):
+		return newEfforts("none", "low", "high")
+	case host == "api.openai.com" && hasAnyPrefix(bare, "gpt-5.", "gpt-5-pro", "gpt-5-chat"):
+		return nil // since gpt-5.2, the chat API refuses tools together with any effort except none
+	case host == "api.openai.com" && hasAnyPrefix(bare, "gpt-5", "o1", "o3", "o4"):
+		return newEfforts("", "low", "high")
 	case host == "openrouter.ai": // translates for each maker; other models ignore it
 		return efforts{
 			llm.EffortOff:  jsonFields("reasoning", `{"effort":"none"}`),
@@ -92,38 +83,15 @@ func guessEfforts(host, id string) efforts {
 		return newEfforts("none", "", "high")
 	case host == "api.x.ai" && strings.HasPrefix(bare, "grok-4.3"):
 		return newEfforts("none", "low", "high")
-	case host == "api.moonshot.ai", host == "api.moonshot.cn":
-		return kimiEfforts(bare)
-	case strings.HasSuffix(host, ":11434"): // Ollama
-		return newEfforts("none", "low", "high")
-	}
-	return nil
-}
-
-// openAIEfforts returns the efforts of OpenAI's own models. Since gpt-5.2, the chat API refuses
-// tools together with any effort except none.
-func openAIEfforts(id string) efforts {
-	switch {
-	case strings.HasPrefix(id, "gpt-5.1"):
-		return newEfforts("none", "low", "high")
-	case hasAnyPrefix(id, "gpt-5.", "gpt-5-pro", "gpt-5-chat"):
-		return nil
-	case hasAnyPrefix(id, "gpt-5", "o1", "o3", "o4"):
-		return newEfforts("", "low", "high")
-	}
-	return nil
-}
-
-// kimiEfforts returns the efforts of Moonshot's models.
-func kimiEfforts(id string) efforts {
-	switch {
-	case hasAnyPrefix(id, "kimi-k2.5", "kimi-k2.6"):
+	case moonshot && hasAnyPrefix(bare, "kimi-k2.5", "kimi-k2.6"):
 		return efforts{
 			llm.EffortOff:  jsonFields(thinkingField, thinksNot),
 			llm.EffortHigh: jsonFields(thinkingField, thinks),
 		}
-	case strings.HasPrefix(id, "kimi-k3"):
+	case moonshot && strings.HasPrefix(bare, "kimi-k3"):
 		return newEfforts("", "low", "high")
+	case strings.HasSuffix(host, ":11434"): // Ollama
+		return newEfforts("none", "low", "high")
 	}
 	return nil
 }

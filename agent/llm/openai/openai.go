@@ -19,6 +19,7 @@ import (
 	"io"
 	"iter"
 	"log/slog"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -173,12 +174,19 @@ func (m *Model) hasEffort(effort llm.Effort) bool {
 	return m.think[effort] != nil && m.lessons.Load()&noEffort[effort] == 0
 }
 
-// effortFields returns the fields of a request with an effort.
+// effortFields returns the fields of a request with an effort. Those of the effort replace the
+// configured ones.
 func (m *Model) effortFields(effort llm.Effort) map[string]json.RawMessage {
 	if !m.hasEffort(effort) {
 		return m.fields
 	}
-	return m.think.of(effort, m.fields)
+	all := make(map[string]json.RawMessage)
+	maps.Copy(all, m.fields)
+	for _, name := range []string{effortField, "reasoning", thinkingField} {
+		delete(all, name)
+	}
+	maps.Copy(all, m.think[effort])
+	return all
 }
 
 // Stream implements [llm.Model].
@@ -255,8 +263,10 @@ func (m *Model) answer(
 func (c *call) next(stream *openai.ChatCompletionStream, a *answer) (llm.Event, error) {
 	raw, err := stream.RecvRaw()
 	if err != nil {
-		if a.complete(c.frames.done) {
-			return a.flush(), io.EOF
+		if a.finish != "" || c.frames.done && a.begun { // the answer is complete
+			var event llm.Event
+			a.show(a.think.flush(), &event)
+			return event, io.EOF
 		}
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			err = ErrTruncated
@@ -275,13 +285,14 @@ func (c *call) next(stream *openai.ChatCompletionStream, a *answer) (llm.Event, 
 		return llm.Event{}, failure
 	}
 	event := a.add(&frame)
-	if err := a.check(); err != nil {
-		return llm.Event{}, err
-	}
-	if isBroken(a.finish) {
+	switch {
+	case a.size > maxAnswer:
+		return llm.Event{}, errTooLong
+	case len(a.calls) > wire.MaxCalls:
+		return llm.Event{}, wire.ErrManyCalls
+	case isBroken(a.finish):
 		return event, &wire.Failure{Message: "the answer was broken off: " + a.finish}
-	}
-	if a.finish != "" {
+	case a.finish != "":
 		c.watch.Limit(afterIdle) // only the usage may follow
 	}
 	return event, nil

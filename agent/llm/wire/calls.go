@@ -21,12 +21,9 @@ const MaxCalls = 512
 // ErrManyCalls reports an answer that exceeds MaxCalls.
 var ErrManyCalls = fmt.Errorf("the answer has more than %d tool calls", MaxCalls)
 
-// idLen is the length in characters of ids from newID. Mistral accepts only this length, and all
+// idLen is the length in characters of new ids. Mistral accepts only this length, and all
 // other providers accept it too.
 const idLen = 9
-
-// newID returns a new id for a tool call.
-func newID() string { return rand.Text()[:idLen] }
 
 // SetIDs gives a new id to each call that has none, or the id of another call in the conversation.
 // Results refer to calls by their ids, and some providers number the calls of each answer anew.
@@ -42,7 +39,7 @@ func SetIDs(calls []llm.ToolCall, conversation []llm.Message) {
 	}
 	for i := range calls {
 		for used[calls[i].ID] {
-			calls[i].ID = newID()
+			calls[i].ID = rand.Text()[:idLen]
 		}
 		used[calls[i].ID] = true
 	}
