@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -95,22 +96,17 @@ func compile(expr string) (*plan, error) {
 		}
 	}
 	p := &plan{date: []string{"*", "*", "*", segments[3], "*", segments[5]}}
-	p.minutes, err = due(segments[1], 1, 60, func(n int) time.Time {
+	var errs [3]error
+	p.minutes, errs[0] = due(segments[1], 1, 60, func(n int) time.Time {
 		return time.Date(2000, 1, 1, 0, n, 0, 0, time.UTC)
 	})
-	if err != nil {
-		return nil, err
-	}
-	p.hours, err = due(segments[2], 2, 24, func(n int) time.Time {
+	p.hours, errs[1] = due(segments[2], 2, 24, func(n int) time.Time {
 		return time.Date(2000, 1, 1, n, 0, 0, 0, time.UTC)
 	})
-	if err != nil {
-		return nil, err
-	}
-	p.months, err = due(segments[4], 4, 13, func(n int) time.Time {
+	p.months, errs[2] = due(segments[4], 4, 13, func(n int) time.Time {
 		return time.Date(2000, time.Month(max(n, 1)), 1, 0, 0, 0, 0, time.UTC)
 	})
-	return p, err
+	return p, cmp.Or(errs[:]...)
 }
 
 // check returns an error for an invalid field. raw is the field as written, segment has

@@ -13,7 +13,10 @@ import (
 // ends its run in the transaction that ends the turn, so such runs exist only after a manual change
 // of the database. Without repair, such a run would block its job forever.
 func (s *Scheduler) repair(ctx context.Context, now time.Time) error {
-	open, err := s.openAttempts(ctx)
+	read := func(scan store.Scan, r *Run) error { return scan(&r.ID, &r.Job, &r.Attempts) }
+	open, err := store.Collect(s.db.Read(ctx), "schedule: read open runs", read,
+		`SELECT id, job, attempts FROM runs
+			WHERE state IN ('waiting', 'running') AND try_ms = 0 AND attempts > 0`)
 	if err != nil {
 		return err
 	}
@@ -38,12 +41,4 @@ func (s *Scheduler) repair(ctx context.Context, now time.Time) error {
 		}
 	}
 	return nil
-}
-
-// openAttempts returns the runs that a turn works on, or should work on.
-func (s *Scheduler) openAttempts(ctx context.Context) ([]Run, error) {
-	read := func(scan store.Scan, r *Run) error { return scan(&r.ID, &r.Job, &r.Attempts) }
-	return store.Collect(s.db.Read(ctx), "schedule: read open runs", read,
-		`SELECT id, job, attempts FROM runs
-			WHERE state IN ('waiting', 'running') AND try_ms = 0 AND attempts > 0`)
 }

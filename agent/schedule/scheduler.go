@@ -205,7 +205,17 @@ func (s *Scheduler) replan(ctx context.Context, now time.Time) error {
 			}, "job not planned anew: that panicked", "job", j.ID)
 		}
 		if len(moved) > 0 {
-			err := s.db.Tx(ctx, func(tx *store.Tx) error { return move(tx, moved) })
+			err := s.db.Tx(ctx, func(tx *store.Tx) error {
+				for j, next := range moved { // unless the job has another time by now
+					_, err := tx.Exec(`UPDATE jobs SET next_ms = $3
+						WHERE id = $1 AND state = 'active' AND next_ms = $2`,
+						j.ID, toMillis(j.Next), toMillis(next))
+					if err != nil {
+						return err
+					}
+				}
+				return nil
+			})
 			if err != nil {
 				return fmt.Errorf("schedule: plan anew: %w", err)
 			}
@@ -215,19 +225,6 @@ func (s *Scheduler) replan(ctx context.Context, now time.Time) error {
 			return nil
 		}
 	}
-}
-
-// move sets the next time of jobs, unless they have that time already.
-func move(tx *store.Tx, to map[*Job]time.Time) error {
-	for j, next := range to {
-		_, err := tx.Exec(`UPDATE jobs SET next_ms = $3
-			WHERE id = $1 AND state = 'active' AND next_ms = $2`,
-			j.ID, toMillis(j.Next), toMillis(next))
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // HasHeartbeats reports whether heartbeats are configured.
@@ -304,7 +301,10 @@ func (s *Scheduler) startJobs(ctx context.Context, now time.Time) error {
 // requested.
 func (s *Scheduler) startRuns(ctx context.Context, now time.Time) error {
 	for {
-		due, err := dueRuns(s.db.Read(ctx), now)
+		due, err := store.Collect(s.db.Read(ctx), "schedule: read runs",
+			func(scan store.Scan, id *int64) error { return scan(id) },
+			`SELECT id FROM runs WHERE state = 'waiting' AND try_ms > 0
+				AND try_ms <= $1 ORDER BY try_ms LIMIT 256`, toMillis(now))
 		if err != nil || len(due) == 0 {
 			return err
 		}
@@ -319,13 +319,6 @@ func (s *Scheduler) startRuns(ctx context.Context, now time.Time) error {
 			return err
 		}
 	}
-}
-
-func dueRuns(q store.Queryer, now time.Time) ([]int64, error) {
-	return store.Collect(q, "schedule: read runs", func(scan store.Scan, id *int64) error {
-		return scan(id)
-	}, `SELECT id FROM runs WHERE state = 'waiting' AND try_ms > 0
-		AND try_ms <= $1 ORDER BY try_ms LIMIT 256`, toMillis(now))
 }
 
 // startedRun is a run whose message was put into the inbox.
@@ -435,7 +428,9 @@ func (s *Scheduler) claim(
 		string(state), toMillis(next)); err != nil {
 		return nil, err
 	}
-	open, err := openRuns(tx, id)
+	open := 0
+	err = tx.QueryRow("SELECT count(*) FROM runs WHERE job = $1 AND state IN ('waiting', 'running')",
+		id).Scan(&open)
 	if err != nil {
 		return nil, err
 	}
@@ -461,12 +456,6 @@ func (s *Scheduler) claim(
 		return nil, nil
 	}
 	return s.put(tx, j, &r, role, now)
-}
-
-func openRuns(q store.Queryer, job int64) (n int, err error) {
-	err = q.QueryRow("SELECT count(*) FROM runs WHERE job = $1 AND state IN ('waiting', 'running')",
-		job).Scan(&n)
-	return n, err
 }
 
 // insertRun writes r and sets its ID. It returns false if the job already has a run for

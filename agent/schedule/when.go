@@ -154,23 +154,18 @@ func (w When) encode() (string, error) {
 // zoneCache caches time zones by name.
 type zoneCache map[string]*time.Location
 
-func (z zoneCache) load(name string) (*time.Location, error) {
-	if loc, ok := z[name]; ok {
-		return loc, nil
-	}
-	loc, err := time.LoadLocation(name)
-	if err == nil {
-		z[name] = loc
-	}
-	return loc, err
-}
-
 func (z zoneCache) decode(text string) (When, error) {
 	var s storedWhen
-	if err := json.Unmarshal([]byte(text), &s); err != nil {
+	err := json.Unmarshal([]byte(text), &s)
+	if err != nil {
 		return When{}, err
 	}
-	loc, err := z.load(s.Zone)
+	loc, ok := z[s.Zone]
+	if !ok {
+		if loc, err = time.LoadLocation(s.Zone); err == nil {
+			z[s.Zone] = loc
+		}
+	}
 	return When{at: s.At, every: time.Duration(s.Every) * time.Millisecond, anchor: s.Anchor,
 		cron: s.Cron, loc: loc}, err
 }
