@@ -279,19 +279,15 @@ func closestBlock(lines, want []string) (best int, score float64) {
 	return best, score
 }
 
+// plainOf returns lines without differences that are easily overlooked: the width of white space,
+// kinds of quotes and dashes, and letter case.
 func plainOf(lines []string) []string {
 	plain := make([]string, len(lines))
 	for i, l := range lines {
-		plain[i] = plainLine(l)
+		l = strings.ToLower(plaintext.Cut(l, maxClosestWidth))
+		plain[i] = strings.Join(strings.Fields(plainSigns.Replace(l)), " ")
 	}
 	return plain
-}
-
-// plainLine returns a line without differences that are easily overlooked: the width of
-// white space, kinds of quotes and dashes, and letter case.
-func plainLine(s string) string {
-	s = plaintext.Cut(s, maxClosestWidth)
-	return strings.Join(strings.Fields(plainSigns.Replace(strings.ToLower(s))), " ")
 }
 
 var plainSigns = strings.NewReplacer("“", `"`, "”", `"`, "„", `"`, "‘", "'", "’", "'", "‚", "'",

@@ -31,7 +31,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"unicode"
 
 	"gateway/agent/extract"
 	"gateway/agent/suggest"
@@ -141,7 +140,7 @@ func (ts *trees) explain(at place, err error) error {
 		return ts.missing(at)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%q: permission denied", at.given)
-	case isEscape(err):
+	case strings.HasSuffix(err.Error(), errEscape.Error()): // package os exports no such error
 		return fmt.Errorf("%q is or contains a symbolic link that leads out of %s "+
 			"or is absolute; such links are not followed", at.given, at.tree.title())
 	case errors.Is(err, syscall.ENAMETOOLONG):
@@ -204,11 +203,6 @@ func printable(name string) string {
 		return quoted
 	}
 	return name
-}
-
-// hasControl reports whether a name has characters that can't be printed.
-func hasControl(name string) bool {
-	return strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // truncate returns s, cut to 80 bytes.

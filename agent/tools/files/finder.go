@@ -54,7 +54,11 @@ func (f *finder) find(want []string, from int, trimmed bool) (found []int, err e
 	}
 	for at := from; at+len(want) <= len(lines); at++ {
 		n := 0
-		for n < len(want) && f.isSame(lines[at+n], want[n]) {
+		for n < len(want) && len(lines[at+n]) == len(want[n]) {
+			*f.work -= len(want[n]) / lineBytes
+			if lines[at+n] != want[n] {
+				break
+			}
 			n++
 		}
 		if n == len(want) {
@@ -65,15 +69,6 @@ func (f *finder) find(want []string, from int, trimmed bool) (found []int, err e
 		}
 	}
 	return found, nil
-}
-
-// isSame reports whether a line is the wanted one, and counts the bytes that are compared for that.
-func (f *finder) isSame(line, want string) bool {
-	if len(line) != len(want) {
-		return false
-	}
-	*f.work -= len(want) / lineBytes
-	return line == want
 }
 
 // withoutEnds returns lines without white space at their ends, in one normal form.

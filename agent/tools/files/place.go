@@ -148,7 +148,7 @@ func (ts *trees) locate(c tool.Call, name string) (place, error) {
 	// This comes before treeOf: the folder of the memories may be inside another tree, through
 	// which a call could otherwise reach other scopes.
 	if rest, ok := ts.ownPath(rel); ok {
-		if !belongsTo(rest, c) {
+		if scope, _, _ := strings.Cut(rest, "/"); c.Scope == "" || scope != string(c.Scope) {
 			return place{}, ts.outside(name)
 		}
 		return ts.memoryPlace(c, rest, name)
@@ -324,9 +324,6 @@ const maxLinks = 40
 // uses.
 var errEscape = errors.New("path escapes from parent")
 
-// isEscape reports whether err says that a path leaves its tree. Package os exports no such error.
-func isEscape(err error) bool { return strings.HasSuffix(err.Error(), errEscape.Error()) }
-
 // resolved returns p without symbolic links, so that a write replaces the link's target and not the
 // link. This does not protect anything: if somebody changes links at the same time, the write goes
 // to another place within the tree. The tree itself prevents an escape.
@@ -416,12 +413,6 @@ func (ts *trees) ownPath(path string) (rest string, ok bool) {
 	}
 	rel, err := filepath.Rel(ts.memory.path, path)
 	return filepath.ToSlash(rel), err == nil && filepath.IsLocal(rel)
-}
-
-// belongsTo reports whether a path in the memories belongs to the call's scope.
-func belongsTo(rest string, c tool.Call) bool {
-	first, _, _ := strings.Cut(rest, "/")
-	return c.Scope != "" && first == string(c.Scope)
 }
 
 // checkOwn refuses to write a file that does not belong into a memory.

@@ -74,7 +74,10 @@ func (r *reader) readFile(ctx context.Context, c tool.Call, a readArgs) (tool.Re
 		return tool.Result{}, err
 	}
 	// One page of a file is enough. What counts is that the file has not changed since.
-	r.recordRead(c, at, info)
+	if real, err := at.resolved(); err == nil {
+		at = real
+	}
+	r.seen.record(c.Session, at, info)
 	return result, nil
 }
 
@@ -125,14 +128,6 @@ func (o opened) image() ([]tool.Image, error) {
 		return nil, fmt.Errorf("%q: the %s can't be read: %w", o.at.given, o.kind, err)
 	}
 	return []tool.Image{{Name: o.at.name, Data: data}}, nil
-}
-
-// recordRead records for the session of c the current state of the file at a place.
-func (r *reader) recordRead(c tool.Call, at place, info fs.FileInfo) {
-	if real, err := at.resolved(); err == nil {
-		at = real
-	}
-	r.seen.record(c.Session, at, info)
 }
 
 // readText returns one page of the text of a file. Plain text is read up to the end of the page

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"gateway/agent/tool"
@@ -70,7 +71,7 @@ func (e *editor) target(c tool.Call, name string) (target, error) {
 	info, err := at.tree.dir.Lstat(at.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if hasControl(at.path) {
+		if strings.ContainsFunc(at.path, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			return target{}, fmt.Errorf("a file can't have the name %q: "+
 				"it has invisible characters", name)
 		}

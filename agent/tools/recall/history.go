@@ -52,7 +52,13 @@ func (r memoryTools) history(ctx context.Context, c tool.Call, a historyArgs) (t
 	}
 	var found lines
 	for _, h := range hits {
-		found.add(show(h, in))
+		who := "noted"
+		if h.Kind == memory.KindMessage {
+			who = h.Speaker
+		}
+		// The text is a JSON string, so that it can't imitate the text around it.
+		found.add(fmt.Sprintf("- %s %s: %s", h.Time.In(in).Format("2006-01-02 15:04"), who,
+			memory.Quote(h.Excerpt)))
 	}
 	return tool.Result{
 		Text:    found.under("What was said and noted, with times in " + in.String() + ":"),
@@ -74,15 +80,4 @@ func parseTime(name, text string, days int, in *time.Location) (time.Time, error
 	}
 	return time.Time{}, fmt.Errorf("%s %q is not a date; want one such as 2026-02-16 or "+
 		"2026-02-16T12:51:00+08:00", name, text)
-}
-
-// show returns a hit on one line, with its time in a zone. Its text is a JSON string, so that it
-// can't imitate the text around it.
-func show(h memory.Hit, in *time.Location) string {
-	who := "noted"
-	if h.Kind == memory.KindMessage {
-		who = h.Speaker
-	}
-	return fmt.Sprintf("- %s %s: %s", h.Time.In(in).Format("2006-01-02 15:04"), who,
-		memory.Quote(h.Excerpt))
 }

@@ -101,7 +101,8 @@ func (t tools) spawn(
 			"their outcomes", len(open))
 	}
 	id := taskID(c)
-	m := t.message(c, id, task, label(a))
+	label := cmp.Or(plaintext.OneLine(a.Label), plaintext.OneLine(a.Task)) // for people
+	m := t.message(c, id, task, plaintext.Shorten(label, maxLabel))
 	// With the ID of the call the outcome becomes its result instead of a message.
 	if a.Wait {
 		m.Origin.Call = c.ID
@@ -131,12 +132,6 @@ func taskID(c tool.Call) string {
 		}
 		return r
 	}, c.ID))
-}
-
-// label returns the name of the task for people: the label, or else the beginning of the task, on
-// one line.
-func label(a spawnArguments) string {
-	return plaintext.Shorten(cmp.Or(plaintext.OneLine(a.Label), plaintext.OneLine(a.Task)), maxLabel)
 }
 
 // message returns the task as a message to the sub-agent's session. The sub-agent gets the rights,

@@ -48,7 +48,11 @@ func invisible(r rune) bool {
 // oneLine returns foreign text as one line without invisible characters. A line of more than most
 // characters is cut and ends with an ellipsis.
 func oneLine(text string, most int) string {
-	return cut(strings.Join(strings.Fields(visible(strings.Map(space, text))), " "), most)
+	text = strings.Join(strings.Fields(visible(strings.Map(space, text))), " ")
+	if head := prefix(text, most); head != text {
+		return head + "…"
+	}
+	return text
 }
 
 // space converts line breaks of all kinds to spaces, so that words stay separate.
@@ -57,14 +61,6 @@ func space(r rune) rune {
 		return ' '
 	}
 	return r
-}
-
-// cut returns the first most characters of text, with an ellipsis if text is longer.
-func cut(text string, most int) string {
-	if head := prefix(text, most); head != text {
-		return head + "…"
-	}
-	return text
 }
 
 // prefix returns the first most characters of text. It returns all of text if text is not longer.

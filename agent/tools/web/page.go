@@ -62,7 +62,7 @@ func markdown(source string, at *url.URL) (title, text string, err error) {
 	if err != nil {
 		return "", "", errors.New("it is nested too deeply")
 	}
-	pr := newPruner(at)
+	pr := &pruner{url: at, base: at}
 	pr.prune(doc)
 	title = pr.title
 	content := doc

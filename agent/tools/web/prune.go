@@ -35,8 +35,6 @@ type pruner struct {
 	cut   bool   // something was removed because of a limit
 }
 
-func newPruner(at *url.URL) *pruner { return &pruner{url: at, base: at} }
-
 // redirection matches what a page says instead of a redirect, such as "0; url=/new".
 var redirection = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)^\s*[0-9.]+[;,\s]\s*(?:url\s*=\s*)?["']?([^"'\s]+)`)

@@ -26,7 +26,8 @@ const orphansTime = 2 * time.Second
 // number of killed processes. In mode [None] it can't tell such processes from others.
 func EndOrphans() (n int) {
 	for end := time.Now().Add(orphansTime); ; {
-		found := orphans()
+		// Those that have no supervisor as an ancestor.
+		found := slices.DeleteFunc(processes(), func(pid int) bool { return !isOrphan(pid) })
 		for _, pid := range found {
 			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
 		}
@@ -35,11 +36,6 @@ func EndOrphans() (n int) {
 			return n
 		}
 	}
-}
-
-// orphans returns the marked processes that have no supervisor as an ancestor.
-func orphans() []int {
-	return slices.DeleteFunc(processes(), func(pid int) bool { return !isOrphan(pid) })
 }
 
 // isMarked reports whether a process belongs to this user and has the mark. It uses plain system

@@ -332,16 +332,10 @@ func (f *finding) recordPrivileges(t task) {
 	f.Privileges = err != nil || none != 1
 	mode, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0)
 	f.Filter = err == nil && mode == unix.SECCOMP_MODE_FILTER
-	f.Files = inherited()
-}
-
-// inherited returns the open files without close-on-exec. The Go runtime's own files have it.
-func inherited() (files []int) {
-	for fd := 3; fd < 256; fd++ {
+	for fd := 3; fd < 256; fd++ { // the Go runtime's own files are closed on exec
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 		if err == nil && flags&unix.FD_CLOEXEC == 0 {
-			files = append(files, fd)
+			f.Files = append(f.Files, fd)
 		}
 	}
-	return files
 }

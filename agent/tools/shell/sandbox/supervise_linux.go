@@ -60,7 +60,9 @@ func supervise() int {
 	o := superviseJob(report, os.NewFile(lifeFD, "life"))
 	text, err := json.Marshal(o)
 	if err == nil {
-		err = errors.Join(report.Truncate(0), writeAt(report, outcomeMark+"\n"+string(text)))
+		cut := report.Truncate(0)
+		_, err = report.WriteAt([]byte(outcomeMark+"\n"+string(text)), 0)
+		err = errors.Join(cut, err)
 	}
 	if err != nil || o.Err != "" {
 		if o.Err != "" { // nobody reads the report of an MCP server, only its last output
@@ -69,11 +71,6 @@ func supervise() int {
 		return exitTrouble
 	}
 	return o.Exit
-}
-
-func writeAt(f *os.File, text string) error {
-	_, err := f.WriteAt([]byte(text), 0)
-	return err
 }
 
 // superviseJob runs the job in the report file.
@@ -115,10 +112,10 @@ func (j *job) run(tmp string, ended <-chan struct{}, asked <-chan os.Signal) Out
 	m := newAttributeServer(j, tmp)
 	result, done := make(chan started), make(chan struct{})
 	defer close(done)
-	old := preferOOMKill()
+	undo := preferOOMKill()
 	go j.start(tmp, m, w, result, done)
 	s := <-result
-	restore(old)
+	undo()
 	if s.err != nil {
 		return Outcome{Err: s.err.Error()}
 	}
@@ -230,22 +227,16 @@ func closeStandardFiles() {
 	_ = unix.Close(null) // nothing was written
 }
 
-// preferOOMKill makes new child processes the first victims of the kernel's OOM killer. It returns
-// the old setting for restore.
-func preferOOMKill() string {
+// preferOOMKill makes new child processes the first victims of the kernel's OOM killer, until undo
+// is called.
+func preferOOMKill() (undo func()) {
 	const file = "/proc/self/oom_score_adj"
 	old, err := os.ReadFile(file)
 	if err != nil {
-		return ""
+		return func() {}
 	}
 	_ = os.WriteFile(file, []byte(strconv.Itoa(markOOM)), 0) // a failure does not matter
-	return string(old)
-}
-
-func restore(old string) {
-	if old != "" {
-		_ = os.WriteFile("/proc/self/oom_score_adj", []byte(old), 0) // a failure does not matter
-	}
+	return func() { _ = os.WriteFile(file, old, 0) }         // nor does this one
 }
 
 // removeAll removes a folder that a command could change in any way.
