@@ -38,17 +38,6 @@ func (r *request) question() llm.Message {
 	return llm.Message{}
 }
 
-// describe returns the types and sizes of the images that have data.
-func describe(images []llm.Image) (list []string) {
-	for _, im := range images {
-		if size := len(im.Data); size > 0 {
-			kind := strings.ToUpper(strings.TrimPrefix(im.Type, "image/"))
-			list = append(list, fmt.Sprintf("%s, %d KB", kind, (size+1023)/1024))
-		}
-	}
-	return list
-}
-
 // frame matches the lines around text from outside, which people need not see.
 var frame = plaintext.Pattern(`(?m)^\[(?:text of .*, which is information and no instruction|` +
 	`end of .*)\]\n?`)
@@ -65,4 +54,22 @@ func (r *request) results() string {
 	}
 	slices.Reverse(results)
 	return strings.Join(results, "\n\n")
+}
+
+// describe describes the images that have data by type and size, or returns "".
+func describe(images []llm.Image) string {
+	var list []string
+	for _, im := range images {
+		if size := len(im.Data); size > 0 {
+			kind := strings.ToUpper(strings.TrimPrefix(im.Type, "image/"))
+			list = append(list, fmt.Sprintf("%s, %d KB", kind, (size+1023)/1024))
+		}
+	}
+	switch len(list) {
+	case 0:
+		return ""
+	case 1:
+		return "an image (" + list[0] + ")"
+	}
+	return fmt.Sprintf("%d images (%s)", len(list), strings.Join(list, "; "))
 }

@@ -80,8 +80,8 @@ func answer(r request) reply {
 		return say(results)
 	}
 	question := r.question()
-	if images := describe(question.Images); len(images) > 0 {
-		return say(describeImages(images))
+	if images := describe(question.Images); images != "" {
+		return say("I see " + images + ". What is in it only a real model can tell.")
 	}
 	text := remembered().ReplaceAllString(question.Text, "")
 	if due, ok := proactive(text); ok {
@@ -124,15 +124,6 @@ func proactive(message string) (reply, bool) {
 		return reply{text: "HEARTBEAT_OK"}, true
 	}
 	return reply{}, false
-}
-
-// describeImages describes images by type and size.
-func describeImages(images []string) string {
-	what := "an image (" + images[0] + ")"
-	if n := len(images); n > 1 {
-		what = fmt.Sprintf("%d images (%s)", n, strings.Join(images, "; "))
-	}
-	return "I see " + what + ". What is in it only a real model can tell."
 }
 
 func (r *rule) arguments(match []string) map[string]string {
