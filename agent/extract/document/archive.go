@@ -57,7 +57,7 @@ func (f *file) archive() error {
 	case a.has(presentation):
 		return a.slides()
 	case a.has("content.xml"):
-		return a.openDocument()
+		return a.xml("content.xml", (&openText{sink: a.out}).handle)
 	case a.has(container):
 		return a.epub()
 	}

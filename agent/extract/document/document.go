@@ -219,9 +219,11 @@ func (s *sink) write(text string) {
 	for text != "" && s.missing <= surplus {
 		line, rest, more := strings.Cut(text, "\n")
 		if line != "" {
-			s.flushBreaks()
+			if s.begun { // no line breaks are written at the beginning
+				s.add("\n\n"[:min(s.breaks, 2)])
+			}
+			s.breaks, s.begun = 0, true
 			s.add(line)
-			s.begun = true
 		}
 		if more {
 			s.breaks++
@@ -234,14 +236,6 @@ func (s *sink) write(text string) {
 // line starts a new line; paragraph also leaves an empty line before it.
 func (s *sink) line()      { s.breaks = max(s.breaks, 1) }
 func (s *sink) paragraph() { s.breaks = max(s.breaks, 2) }
-
-// flushBreaks writes the pending line breaks: none at the beginning, and at most two.
-func (s *sink) flushBreaks() {
-	if s.begun {
-		s.add("\n\n"[:min(s.breaks, 2)])
-	}
-	s.breaks = 0
-}
 
 // add appends text with all of its line breaks. It stores as much as there is room for, and counts
 // the rest. It replaces invalid UTF-8.

@@ -8,11 +8,6 @@ import (
 	"strings"
 )
 
-// openDocument reads an OpenDocument text, spreadsheet or presentation.
-func (a *archive) openDocument() error {
-	return a.xml("content.xml", (&openText{sink: a.out}).handle)
-}
-
 // An openText writes the text of content.xml.
 type openText struct {
 	*sink

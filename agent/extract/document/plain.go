@@ -42,7 +42,8 @@ func WholeRunes(raw []byte) []byte {
 
 // decode returns raw as UTF-8. It returns false if raw is not text.
 func decode(raw []byte) (string, bool) {
-	if !hasUTF16Mark(raw) && isBinary(raw) {
+	isUTF16 := bytes.HasPrefix(raw, []byte("\xff\xfe")) || bytes.HasPrefix(raw, []byte("\xfe\xff"))
+	if !isUTF16 && isBinary(raw) {
 		return "", false
 	}
 	return Decode(raw, ""), true
@@ -85,11 +86,6 @@ func declaredEncoding(raw []byte) encoding.Encoding {
 		return nil
 	}
 	return e
-}
-
-// hasUTF16Mark reports whether raw begins with the byte order mark of UTF-16.
-func hasUTF16Mark(raw []byte) bool {
-	return bytes.HasPrefix(raw, []byte("\xff\xfe")) || bytes.HasPrefix(raw, []byte("\xfe\xff"))
 }
 
 // isBinary reports whether raw has control characters that do not occur in text. One NUL byte is
