@@ -104,7 +104,8 @@ func (d *document) readFront(text string) {
 		always := d.Always
 		d.settings(f)
 		if slices.Contains(clawKeys, key) {
-			if d.Always = always; anyTrue(f, alwaysKeys) {
+			d.Always = always
+			if slices.ContainsFunc(alwaysKeys, func(key string) bool { return isTrue(f[key]) }) {
 				d.Requires = Requires{OS: d.Requires.OS}
 			}
 		}
@@ -113,11 +114,6 @@ func (d *document) readFront(text string) {
 
 // alwaysKeys are the spellings of "always".
 var alwaysKeys = []string{"always", "always_load", "alwaysLoad"}
-
-// anyTrue reports whether one of keys is true in f.
-func anyTrue(f map[string]*yaml.Node, keys []string) bool {
-	return slices.ContainsFunc(keys, func(key string) bool { return isTrue(f[key]) })
-}
 
 // settings reads when the skill is used. The settings may be at the top level, in the
 // metadata or in a part of it.

@@ -57,7 +57,10 @@ func parse(data []byte) document {
 		d.remark("it has no text besides its front matter")
 	}
 	if d.Description == "" {
-		d.describe(ok)
+		d.Description = firstParagraph(d.body)
+		if ok && d.Problem == "" {
+			d.remark("it has no description, so its first paragraph is the description")
+		}
 	}
 	if utf8.RuneCountInString(d.Description) > maxDescription {
 		d.remark("its description has more than %d characters and is cut", maxDescription)
@@ -72,14 +75,6 @@ func (d *document) remark(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if !slices.Contains(d.Remarks, text) && len(d.Remarks) < most {
 		d.Remarks = append(d.Remarks, text)
-	}
-}
-
-// describe takes the description from the text.
-func (d *document) describe(front bool) {
-	d.Description = firstParagraph(d.body)
-	if front && d.Problem == "" {
-		d.remark("it has no description, so its first paragraph is the description")
 	}
 }
 
