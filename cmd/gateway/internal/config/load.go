@@ -47,8 +47,15 @@ func (l *loader) load(path string) (*Config, error) {
 	src, err := os.ReadFile(path)
 	// A home that is not a folder is reported when it is opened.
 	missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
-	if err != nil && !(optional && missing) {
-		return nil, unreadable(path, err)
+	switch {
+	case err == nil, optional && missing:
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("there is no configuration file %s: check the path after -c", path)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("you may not read %s: run this command as the gateway's user, "+
+			"as in \"sudo -u gateway gateway …\"", path)
+	default:
+		return nil, fmt.Errorf("config: %w", err)
 	}
 	c, err := l.parse(path, src)
 	if c != nil {
@@ -85,18 +92,6 @@ func (l *loader) parse(name string, src []byte) (*Config, error) {
 	// A mistake that is ignored may have left the zone unknown.
 	c.Gateway.Location = cmp.Or(c.Gateway.Location, time.Local)
 	return c, nil
-}
-
-// unreadable returns the error for an unreadable configuration file, with advice.
-func unreadable(path string, err error) error {
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("there is no configuration file %s: check the path after -c", path)
-	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("you may not read %s: run this command as the gateway's user, "+
-			"as in \"sudo -u gateway gateway …\"", path)
-	}
-	return fmt.Errorf("config: %w", err)
 }
 
 // defaultPath returns the path of the configuration file in the data directory.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -55,7 +56,11 @@ func (r resolver) resolve(written []string) {
 		c.Models[name] = m
 	}
 	for name, ch := range c.Channels {
-		c.Channels[name] = r.channel(name, ch)
+		ch.Type = cmp.Or(ch.Type, name) // an account without a type has the name of its platform
+		if ch.LocalFiles != "" {
+			ch.LocalFiles = r.path(ch.LocalFiles, g.Home, "channels", name, "local_files")
+		}
+		c.Channels[name] = ch
 	}
 	r.tools()
 	if c.Log.File != "" {
@@ -137,18 +142,6 @@ func (r resolver) store() {
 		r.report(key, err.Error())
 	}
 	c.Store.URL = sqliteScheme + abs
-}
-
-// channel returns an account with its type and absolute paths. An account without a type has the
-// name of its platform.
-func (r resolver) channel(name string, ch Channel) Channel {
-	if ch.Type == "" {
-		ch.Type = name
-	}
-	if ch.LocalFiles != "" {
-		ch.LocalFiles = r.path(ch.LocalFiles, r.cfg.Gateway.Home, "channels", name, "local_files")
-	}
-	return ch
 }
 
 // tools resolves the paths of [roots] and [mcp], and the secrets in addresses and variables.

@@ -86,26 +86,10 @@ func (s Secret) follow(home string, vars map[string]string) (Secret, error) {
 		}
 		return Secret{&v}, nil
 	}
-	if path, ok := strings.CutPrefix(s.Reveal(), "file:"); ok {
-		return readSecret(path, home, vars)
+	path, ok := strings.CutPrefix(s.Reveal(), "file:")
+	if !ok {
+		return s, nil
 	}
-	return s, nil
-}
-
-// Follow returns the secret to which a flag refers. A relative path is relative to the working
-// directory.
-func Follow(reference string, environ []string) (string, error) {
-	if !isReference(reference) {
-		return "", errors.New(`want "env:NAME" or "file:PATH": others can see the command line`)
-	}
-	s, err := Secret{&reference}.follow("", variables(environ))
-	return s.Reveal(), err
-}
-
-// maxSecretFile is the maximum size of a file with a secret, in bytes.
-const maxSecretFile = 64 << 10
-
-func readSecret(path, home string, vars map[string]string) (Secret, error) {
 	path, err := expand(path, home, vars)
 	if err != nil {
 		return Secret{}, err
@@ -129,6 +113,19 @@ func readSecret(path, home string, vars map[string]string) (Secret, error) {
 	}
 	return Secret{&v}, nil
 }
+
+// Follow returns the secret to which a flag refers. A relative path is relative to the working
+// directory.
+func Follow(reference string, environ []string) (string, error) {
+	if !isReference(reference) {
+		return "", errors.New(`want "env:NAME" or "file:PATH": others can see the command line`)
+	}
+	s, err := Secret{&reference}.follow("", variables(environ))
+	return s.Reveal(), err
+}
+
+// maxSecretFile is the maximum size of a file with a secret, in bytes.
+const maxSecretFile = 64 << 10
 
 // expand returns path as an absolute path. A leading "~" is the user's home directory. A relative
 // path is relative to base, or to the working directory if base is "".

@@ -84,7 +84,10 @@ func shorthand(vars map[string]string) map[string]any {
 	models, channels := map[string]any{}, map[string]any{}
 	for _, p := range providers {
 		if vars[p.Variable("_API_KEY")] != "" {
-			models[p.Name] = p.table(vars)
+			t := p.Settings(cmp.Or(vars[p.Variable("_MODEL")], p.Model),
+				cmp.Or(vars[p.Variable("_BASE_URL")], p.BaseURL))
+			t["key"] = "env:" + p.Variable("_API_KEY")
+			models[p.Name] = t
 		}
 	}
 	for platform, name := range tokenVariables {
@@ -93,14 +96,6 @@ func shorthand(vars map[string]string) map[string]any {
 		}
 	}
 	return map[string]any{"models": models, "channels": channels}
-}
-
-// table returns the model from the variables of p.
-func (p Provider) table(vars map[string]string) map[string]any {
-	t := p.Settings(cmp.Or(vars[p.Variable("_MODEL")], p.Model),
-		cmp.Or(vars[p.Variable("_BASE_URL")], p.BaseURL))
-	t["key"] = "env:" + p.Variable("_API_KEY")
-	return t
 }
 
 // Settings returns the settings of a model of p, without its key. It omits the limits and prices if

@@ -169,12 +169,6 @@ func (v validator) findCycles() {
 // TimeOfDay is the form of a time of day, for [time.Parse].
 const TimeOfDay = "15:04"
 
-// channelTypes returns the types of channels, which the tag of their key lists.
-func channelTypes() []string {
-	field, _ := reflect.TypeFor[Channel]().FieldByName("Type")
-	return strings.Fields(field.Tag.Get("allowed"))
-}
-
 // validateChannel reports the mistakes in [channels.NAME]. tokens has the tokens of the accounts
 // before it: two accounts with one token would take messages from each other.
 func (v validator) validateChannel(name string, ch Channel, tokens map[string]string) {
@@ -182,7 +176,8 @@ func (v validator) validateChannel(name string, ch Channel, tokens map[string]st
 	if _, err := time.Parse(TimeOfDay, ch.SessionReset); err != nil && ch.SessionReset != "" {
 		v.report(path("session_reset"), `want a time of day such as "04:00", or "" for never`)
 	}
-	if types := channelTypes(); !slices.Contains(types, ch.Type) {
+	field, _ := reflect.TypeFor[Channel]().FieldByName("Type")
+	if types := strings.Fields(field.Tag.Get("allowed")); !slices.Contains(types, ch.Type) {
 		v.report(path("type"), fmt.Sprintf("want %s; without this key the account's name is its type, "+
 			"and %q is not a type", oneOf(types), ch.Type))
 		return
