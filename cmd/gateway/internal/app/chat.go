@@ -17,7 +17,6 @@ import (
 	"gateway/agent/question"
 	"gateway/bus"
 	"gateway/channels/gate"
-	"gateway/channels/supervisor"
 	"gateway/channels/terminal"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/display"
@@ -119,7 +118,9 @@ func (h host) State(ctx context.Context) (*terminal.State, error) {
 	}
 	for _, v := range g.supervisors {
 		if v.Name() != terminalAccount {
-			s.Accounts = append(s.Accounts, account(v))
+			text, _ := v.State()
+			s.Accounts = append(s.Accounts, terminal.Account{Name: v.Name(), Up: v.Up(),
+				Text: strings.Map(printable, text)})
 		}
 	}
 	for _, c := range menu() {
@@ -137,11 +138,6 @@ func asks(q store.Queryer) (bool, error) {
 	return slices.ContainsFunc(list, func(q question.Question) bool {
 		return q.Address.Account == terminalAccount && time.Now().Before(q.Expires)
 	}), err
-}
-
-func account(v *supervisor.Supervisor) terminal.Account {
-	text, _ := v.State()
-	return terminal.Account{Name: v.Name(), Up: v.Up(), Text: strings.Map(printable, text)}
 }
 
 func printable(r rune) rune {

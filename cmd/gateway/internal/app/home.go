@@ -33,18 +33,6 @@ func openHome(ctx context.Context, cfg *config.Config) (*home, error) {
 	if err := CheckRestored(cfg); err != nil {
 		return nil, err
 	}
-	root, err := openWorkspace(cfg)
-	if err != nil {
-		return nil, err
-	}
-	db, err := store.Open(ctx, cfg.Store.Path(), Migrations(), nil)
-	if err != nil {
-		return nil, errors.Join(NewHomeError(cfg.Gateway.Home, err), root.Close())
-	}
-	return &home{path: cfg.Gateway.Home, db: db, workspace: root}, nil
-}
-
-func openWorkspace(cfg *config.Config) (*os.Root, error) {
 	if err := os.MkdirAll(cfg.Gateway.Home, 0o700); err != nil {
 		return nil, NewHomeError(cfg.Gateway.Home, err)
 	}
@@ -52,7 +40,11 @@ func openWorkspace(cfg *config.Config) (*os.Root, error) {
 	if err != nil {
 		return nil, NewHomeError(cfg.Gateway.Workspace, err)
 	}
-	return root, nil
+	db, err := store.Open(ctx, cfg.Store.Path(), Migrations(), nil)
+	if err != nil {
+		return nil, errors.Join(NewHomeError(cfg.Gateway.Home, err), root.Close())
+	}
+	return &home{path: cfg.Gateway.Home, db: db, workspace: root}, nil
 }
 
 // openRest opens the other data, and records the start of this process. After an error the caller

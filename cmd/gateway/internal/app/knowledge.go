@@ -9,11 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"gateway/agent/llm"
-	"gateway/agent/tool"
-	"gateway/agent/tools/recall"
 	"gateway/agent/turn"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/display"
@@ -168,11 +165,6 @@ func (m *knowledge) close() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// tools returns the tools that read and write the memory. zone is that of calls without one.
-func (m *knowledge) tools(zone *time.Location) []tool.Tool {
-	return recall.Tools(recall.Options{DB: m.db, Memory: m.memory, Now: time.Now, Zone: zone})
 }
 
 // run logs a warning for each skill that differs from what was installed, and waits until ctx

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -135,13 +134,6 @@ func newVoice(
 		},
 		MaxText: s.MaxText, Cost: s.PriceMillion / 1e6,
 	}
-}
-
-// newPainter returns the generator of pictures.
-func newPainter(cfg *config.Config, log *slog.Logger) *openai.ImageClient {
-	i := cfg.Media.Images
-	return openai.NewImageClient(i.Model, &openai.Options{BaseURL: i.BaseURL, Key: i.Key.Reveal(),
-		Logger: log})
 }
 
 // modelName describes the chain of a model for /status.
@@ -300,14 +292,6 @@ func budgetOptions(cfg *config.Config, models map[string]config.Model) *budget.O
 		Price:    prices(cfg, models),
 		Location: cfg.Gateway.Location,
 	}
-}
-
-// withRemoved returns models and those of earlier that are not among them. A turn that runs keeps
-// its model, and so its price, when a reload removes or renames the model.
-func withRemoved(models, earlier map[string]config.Model) map[string]config.Model {
-	all := maps.Clone(earlier)
-	maps.Copy(all, models)
-	return all
 }
 
 // prices returns a function that computes the cost of a usage in dollars from the prices of models

@@ -105,14 +105,6 @@ func newOperations(cfg *config.Config, g *Gateway, inbox *bus.Inbox) *operations
 	return o
 }
 
-// serve runs the server until ctx ends.
-func (o *operations) serve(ctx context.Context) error {
-	if o.server == nil {
-		return nil
-	}
-	return o.server.Run(ctx)
-}
-
 // probe runs the slow checks until ctx ends.
 func (o *operations) probe(ctx context.Context) error {
 	if o.server == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -86,7 +87,9 @@ func Serve(
 	priced := cfg.Models
 	g.reload = &reloader{load: load, hangup: hangup, current: cfg, log: log,
 		apply: func(cfg *config.Config) {
-			priced = withRemoved(cfg.Models, priced)
+			// A turn that runs keeps its model, and so its price, when a reload removes or renames it.
+			priced = maps.Clone(priced)
+			maps.Copy(priced, cfg.Models)
 			g.apply(cfg, priced)
 			if err := gate.DismissOwners(ctx, g.gate); err != nil {
 				log.ErrorContext(ctx, "former owners may still get messages for owners", "err", err)
@@ -367,7 +370,9 @@ func (g *Gateway) runIntake(ctx context.Context, terminalChat *chat) error {
 		})
 	}
 	group.Go(func() error { return g.media.Run(ctx) })
-	group.Go(func() error { return g.ops.serve(ctx) })
+	if g.ops.server != nil {
+		group.Go(func() error { return g.ops.server.Run(ctx) })
+	}
 	if g.reload != nil {
 		group.Go(func() error { return g.reload.run(ctx) })
 	}

@@ -17,6 +17,7 @@ import (
 
 	"gateway/agent/extract"
 	"gateway/agent/guard"
+	"gateway/agent/llm/openai"
 	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
 	"gateway/agent/tools/clock"
@@ -25,6 +26,7 @@ import (
 	"gateway/agent/tools/jobs"
 	"gateway/agent/tools/mcp"
 	"gateway/agent/tools/message"
+	"gateway/agent/tools/recall"
 	"gateway/agent/tools/shell"
 	"gateway/agent/tools/shell/sandbox"
 	"gateway/agent/tools/spawn"
@@ -99,14 +101,19 @@ func newToolset(cfg *config.Config, w toolDeps, log *slog.Logger) (*toolset, err
 		Extract: w.extract,
 		Roots: append(h.roots, files.Root{Name: builtinName, Path: builtinFolder(cfg),
 			Dir: w.knowledge.builtin})})
-	list = append(append(list, reach.Tools()...), w.knowledge.tools(cfg.Gateway.Location)...)
+	list = append(append(list, reach.Tools()...), recall.Tools(recall.Options{DB: w.knowledge.db,
+		Memory: w.knowledge.memory, Now: time.Now, Zone: cfg.Gateway.Location})...)
 	list = append(list, clock.New(time.Now, cfg.Gateway.Location), ask.New(),
 		message.New(message.Options{DB: w.db, Outbox: w.outbox, Now: time.Now,
 			Open: reach.Open, Put: w.media.Put}))
-	if cfg.Media.Images.Model != "" {
-		list = append(list, image.Tools(image.Options{Painter: newPainter(cfg, log),
-			Client: newPictureGuard(cfg).Client(pictureTime),
-			Price:  cfg.Media.Images.Price, Outbox: w.outbox, Now: time.Now, Open: reach.Open,
+	if i := cfg.Media.Images; i.Model != "" {
+		downloads := guardOptions(cfg)
+		allowHost(&downloads, i.BaseURL) // the operator has named the provider's host
+		list = append(list, image.Tools(image.Options{
+			Painter: openai.NewImageClient(i.Model, &openai.Options{
+				BaseURL: i.BaseURL, Key: i.Key.Reveal(), Logger: log}),
+			Client: guard.New(&downloads).Client(pictureTime),
+			Price:  i.Price, Outbox: w.outbox, Now: time.Now, Open: reach.Open,
 			Put: w.media.Put})...)
 	}
 	list = append(list, jobs.New(jobs.Options{Store: JobStore(cfg), Now: time.Now}))
@@ -394,14 +401,6 @@ func newServerGuard(cfg *config.Config, s config.Server) *guard.Guard {
 	if s.URL != "" {
 		allowHost(&o, s.URL)
 	}
-	return guard.New(&o)
-}
-
-// newPictureGuard returns the SSRF guard for downloads of generated pictures. The operator has
-// named the provider's host.
-func newPictureGuard(cfg *config.Config) *guard.Guard {
-	o := guardOptions(cfg)
-	allowHost(&o, cfg.Media.Images.BaseURL)
 	return guard.New(&o)
 }
 
