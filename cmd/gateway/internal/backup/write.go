@@ -278,8 +278,9 @@ func (s *stage) copyFolder(ctx context.Context, p Part, name, to string) error {
 	defer root.Close()
 	return fs.WalkDir(root.FS(), name, func(name string, d fs.DirEntry, err error) error {
 		switch {
-		case errors.Is(err, fs.ErrNotExist), isTemporary(p.Kind, path.Base(name)):
-			return leave(d) // removed meanwhile, or a temporary file
+		case errors.Is(err, fs.ErrNotExist), temporary().MatchString(path.Base(name)),
+			p.Kind == Frozen && strings.HasSuffix(name, ".part"):
+			return leave(d) // removed meanwhile, or still being written
 		case !utf8.ValidString(name), isClosed(p, err):
 			s.skip(path.Join(p.Name, name))
 			return leave(d)
@@ -320,11 +321,6 @@ func leave(d fs.DirEntry) error {
 // create files there and can change their modes. Such a file must not make backups fail.
 func isClosed(p Part, err error) bool {
 	return p.Kind == Folder && errors.Is(err, fs.ErrPermission)
-}
-
-// isTemporary reports whether a name is that of a file or folder that is still being written.
-func isTemporary(k Kind, name string) bool {
-	return temporary().MatchString(name) || k == Frozen && strings.HasSuffix(name, ".part")
 }
 
 // temporary matches the names that the gateway gives: of files, of skills that are installed or

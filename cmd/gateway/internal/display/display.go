@@ -9,13 +9,6 @@ import (
 	"gateway/store/plaintext"
 )
 
-func printable(r rune) rune {
-	if !unicode.IsPrint(r) {
-		return -1
-	}
-	return r
-}
-
 // Ago returns the time since t in seconds, minutes and hours, such as "1h2m3s".
 func Ago(t time.Time) string { return time.Since(t).Truncate(time.Second).String() }
 
@@ -25,9 +18,9 @@ func OneLine(s string) string { return plaintext.Line(s, 60) }
 // Lines returns s without control characters other than newlines and tabs.
 func Lines(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
 			return r
 		}
-		return printable(r)
+		return -1
 	}, s)
 }

@@ -187,16 +187,6 @@ func (a *auditor) checkFiles(files ...string) {
 	}
 }
 
-// checkConfig adds a problem if others can change the configuration file, or read secrets in it.
-func (a *auditor) checkConfig() {
-	info, err := os.Stat(a.File)
-	// Whoever can change the configuration decides which programs run, so that counts even without
-	// secrets in it.
-	if err == nil && (info.Mode().Perm()&0o022 != 0 || a.literal()) {
-		a.checkFiles(a.File)
-	}
-}
-
 // backups returns the files in the data directory that look like backups.
 func (a *auditor) backups() (list []string) {
 	home := a.cfg.Gateway.Home

@@ -114,7 +114,7 @@ func New(db *store.DB, inbox *bus.Inbox, list []Hook, opts *Options) *Handler {
 	h := &Handler{db: db, inbox: inbox, opts: o, hooks: make(map[string]*entry)}
 	for _, hook := range list {
 		if hook.Secret != "" {
-			h.hooks[hook.Name] = &entry{Hook: hook, places: newPlaces(),
+			h.hooks[hook.Name] = &entry{Hook: hook, places: places{taken: make(chan struct{}, maxReading)},
 				rate: rate.NewLimiter(rate.Limit(float64(hook.Rate)/60), hook.Rate)}
 		}
 	}
@@ -396,8 +396,6 @@ type reading struct {
 	stop   func() // interrupts reading the body
 	gaveUp bool   // the post was evicted
 }
-
-func newPlaces() places { return places{taken: make(chan struct{}, maxReading)} }
 
 // enter waits for a place. The caller gives it back with [places.leave].
 func (h *Handler) enter(ctx context.Context, e *entry) error {

@@ -66,7 +66,9 @@ func decode(contentType string, body []byte) (data any, text string, err error) 
 		return fields, plainjson.Text(fields), nil
 	}
 	body = bytes.TrimPrefix(body, []byte("\ufeff")) // .NET may write this mark first
-	if !utf8.Valid(body) || !isUTF8(params["charset"]) {
+	// Many programs leave out the hyphen of UTF-8. ASCII is a part of it.
+	known := []string{"", "utf-8", "utf8", "us-ascii"}
+	if !utf8.Valid(body) || !slices.Contains(known, strings.ToLower(params["charset"])) {
 		return nil, "", &refusal{http.StatusUnsupportedMediaType, Refused, "want text in UTF-8", 0}
 	}
 	const form = "application/x-www-form-urlencoded"
@@ -102,12 +104,6 @@ func decode(contentType string, body []byte) (data any, text string, err error) 
 		}
 	}
 	return string(body), string(body), nil
-}
-
-// isUTF8 reports whether the charset of a content type is UTF-8 or a part of it. Many programs
-// leave the hyphen out.
-func isUTF8(charset string) bool {
-	return slices.Contains([]string{"", "utf-8", "utf8", "us-ascii"}, strings.ToLower(charset))
 }
 
 // isJSON reports whether a content type is that of JSON.

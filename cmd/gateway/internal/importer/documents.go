@@ -156,7 +156,13 @@ func (m documents) begin(ctx context.Context, scope memory.Scope) error {
 // commit commits the imported documents of each scope.
 func (m documents) commit(ctx context.Context) {
 	for _, scope := range slices.Sorted(maps.Keys(m.begun)) {
-		names := m.written(scope)
+		var names []string // source paths of the imported documents
+		for _, i := range m.items {
+			folder, name, _ := strings.Cut(i.To, "/")
+			if i.State == New && document.IsVersioned(name) && folder == shownScope(scope) {
+				names = append(names, i.From)
+			}
+		}
 		if len(names) == 0 {
 			continue // no document could be written
 		}
@@ -167,17 +173,6 @@ func (m documents) commit(ctx context.Context) {
 			m.failed("version", shownScope(scope), err)
 		}
 	}
-}
-
-// written returns the source paths of the documents that were imported into a scope.
-func (m documents) written(scope memory.Scope) (names []string) {
-	for _, i := range m.items {
-		folder, name, _ := strings.Cut(i.To, "/")
-		if i.State == New && document.IsVersioned(name) && folder == shownScope(scope) {
-			names = append(names, i.From)
-		}
-	}
-	return names
 }
 
 // shownScope returns the name of a scope in items.

@@ -361,7 +361,11 @@ func (a *clawAgent) index() error {
 			continue
 		}
 		id := entry.text("sessionId")
-		for _, old := range append(entry.texts("usageFamilySessionIds"), id) {
+		var ids []string
+		if json.Unmarshal(entry["usageFamilySessionIds"], &ids) != nil {
+			ids = nil // it is no list of strings
+		}
+		for _, old := range append(ids, id) {
 			a.keys[old] = cmp.Or(a.keys[old], key)
 		}
 		if newer[key] {
@@ -468,14 +472,6 @@ type decompressed struct {
 	*zstd.Decoder
 	file *os.File
 	left int64 // bytes that may still be read
-}
-
-func decompress(f *os.File) (io.ReadSeekCloser, error) {
-	d, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxJSON))
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return &decompressed{d, f, maxBase}, nil
 }
 
 func (d *decompressed) Read(p []byte) (int, error) {

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
+
 	"gateway/agent/llm"
 	"gateway/bus"
 	"gateway/memory"
@@ -325,7 +327,11 @@ func inFile(s *Source, name, key string) transcript {
 			if err != nil || !strings.HasSuffix(name, ".zst") {
 				return f, err
 			}
-			return decompress(f)
+			d, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxJSON))
+			if err != nil {
+				return nil, errors.Join(err, f.Close())
+			}
+			return &decompressed{d, f, maxBase}, nil
 		}}
 }
 

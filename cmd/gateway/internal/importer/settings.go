@@ -304,14 +304,6 @@ func (o object) text(keys ...string) string {
 	return ""
 }
 
-// texts returns the strings in the list of a key, if it is one.
-func (o object) texts(key string) (list []string) {
-	if json.Unmarshal(o[key], &list) != nil {
-		return nil
-	}
-	return list
-}
-
 // number returns the integer of a key, or 0 if there is none. Floats hold integers up to 2^53
 // exactly; greater numbers count as missing.
 func (o object) number(keys ...string) int64 {

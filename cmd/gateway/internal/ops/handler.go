@@ -36,15 +36,11 @@ func (s *Server) handler(local bool) http.Handler {
 	} {
 		mux.Handle(pattern, s.private(h))
 	}
-	return guarded(mux)
-}
-
-// guarded forbids browsers to guess the content type, and everybody to cache the response.
-func guarded(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Browsers must not guess the content type, and nobody may cache the response.
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
-		h.ServeHTTP(w, r)
+		mux.ServeHTTP(w, r)
 	})
 }
 

@@ -237,7 +237,12 @@ func (s *Sweeper) prune(
 					return errors.Join(append(errs, err)...)
 				}
 			}
-			n, next, err := s.pruneBatch(ctx, r, now, from)
+			var n int
+			var next int64
+			err := s.db.Tx(ctx, func(tx *store.Tx) (err error) {
+				n, next, err = r.Prune(tx, now.Add(-r.Keep), from)
+				return err
+			})
 			if err != nil {
 				errs = append(errs, fmt.Errorf("retention: %s: %w", r.Name, err))
 			}
@@ -253,17 +258,6 @@ func (s *Sweeper) prune(
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// pruneBatch applies a rule in one transaction to the next rows after an id.
-func (s *Sweeper) pruneBatch(
-	ctx context.Context, r Rule, now time.Time, after int64,
-) (n int, next int64, err error) {
-	err = s.db.Tx(ctx, func(tx *store.Tx) (err error) {
-		n, next, err = r.Prune(tx, now.Add(-r.Keep), after)
-		return err
-	})
-	return n, next, err
 }
 
 // excess returns the size of the database in bytes and whether it is too large.

@@ -42,11 +42,6 @@ type line struct {
 	err  error
 }
 
-func newAsker(in *os.File, out io.Writer, given map[string]string, quiet bool) *asker {
-	return &asker{in: in, out: out, terminal: term.IsTerminal(int(in.Fd())), given: given,
-		quiet: quiet}
-}
-
 // answered reports whether a flag holds an answer that no question has used yet.
 func (a *asker) answered(flag string) bool {
 	_, ok := a.given[flag]

@@ -184,7 +184,7 @@ func (b *botSetup) try(ctx context.Context, token config.Secret) (problem string
 	b.who = doctor.Identity{}
 	if doubts := cfg.Warnings(); doubts != nil {
 		b.who.Refused = true
-		return cut(doubts, "channels."+b.name+".token: ")
+		return strings.TrimPrefix(doubts.Error(), "channels."+b.name+".token: ")
 	}
 	if b.offline {
 		return ""
@@ -211,9 +211,6 @@ func (b *botSetup) try(ctx context.Context, token config.Secret) (problem string
 	}
 	return ""
 }
-
-// cut returns the text of an error without a prefix.
-func cut(err error, prefix string) string { return strings.TrimPrefix(err.Error(), prefix) }
 
 // Words that answer the question for the owner.
 const (
@@ -281,7 +278,7 @@ func (w *wizard) addOwner(name string, c config.Channel, id string) error {
 	cfg := &config.Config{Channels: map[string]config.Channel{
 		name: {Type: c.Type, Enabled: true, Owners: []string{id}}}}
 	if warnings := cfg.Warnings(); warnings != nil {
-		return errors.New(cut(warnings, "channels."+name+".owners: "))
+		return errors.New(strings.TrimPrefix(warnings.Error(), "channels."+name+".owners: "))
 	}
 	if !slices.Contains(c.Owners, id) {
 		path := []string{"channels", name, "owners"}

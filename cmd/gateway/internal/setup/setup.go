@@ -21,6 +21,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"gateway/cmd/gateway/internal/app"
 	"gateway/cmd/gateway/internal/config"
@@ -101,7 +102,8 @@ Without a terminal, each line of standard input is an answer.`,
 					}
 				}
 			}
-			w := &wizard{Options: o, asker: newAsker(os.Stdin, cmd.OutOrStdout(), given, quiet),
+			w := &wizard{Options: o, asker: &asker{in: os.Stdin, out: cmd.OutOrStdout(),
+				terminal: term.IsTerminal(int(os.Stdin.Fd())), given: given, quiet: quiet},
 				offline: offline, environ: os.Environ(), secrets: make(map[string]string)}
 			if forService {
 				m, err := o.Machine()
@@ -368,7 +370,13 @@ func (w *wizard) write(ctx context.Context) error {
 		return errStopped
 	}
 	// check needs the folders for its temporary file.
-	group, err := makeFolders(ctx, w)
+	group := -1 // of the configuration; -1: that of this process
+	if w.machine != nil {
+		group, err = service.Runner{Out: w.out}.Prepare(ctx, *w.machine)
+	} else {
+		err = errors.Join(os.MkdirAll(w.cfg.Gateway.Home, 0o700),
+			os.MkdirAll(filepath.Dir(w.path), 0o700))
+	}
 	if err == nil {
 		err = w.check()
 	}
@@ -406,18 +414,6 @@ func (w *wizard) folder() string {
 		return w.machine.Secrets
 	}
 	return filepath.Join(w.cfg.Gateway.Home, secretFolder)
-}
-
-// makeFolders makes the folders of the configuration, and what else the service of the whole
-// machine needs. It returns the group of the configuration, or -1 for that of this process.
-func makeFolders(ctx context.Context, w *wizard) (group int, err error) {
-	if w.machine != nil {
-		return service.Runner{Out: w.out}.Prepare(ctx, *w.machine)
-	}
-	for _, dir := range []string{w.cfg.Gateway.Home, filepath.Dir(w.path)} {
-		err = errors.Join(err, os.MkdirAll(dir, 0o700))
-	}
-	return -1, err
 }
 
 // check returns an error if a gateway would refuse the new text, or if the file has changed since

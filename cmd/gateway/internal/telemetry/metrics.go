@@ -124,12 +124,16 @@ func (m *Metrics) Handler() http.Handler {
 func (m *Metrics) Turn(
 	ctx context.Context, t observe.TurnBegin,
 ) (context.Context, func(observe.TurnEnd)) {
-	began, kind := time.Now(), kindOf(t.Kind)
+	began, kind := time.Now(), cmp.Or(string(t.Kind), "message")
 	if t.Waited > 0 {
 		m.waitTime.WithLabelValues(kind).Observe(t.Waited.Seconds())
 	}
 	return ctx, func(e observe.TurnEnd) {
-		m.turns.WithLabelValues(kind, turnOutcome(e)).Inc()
+		outcome := string(e.State)
+		if e.Err != nil {
+			outcome = failed
+		}
+		m.turns.WithLabelValues(kind, outcome).Inc()
 		m.turnTime.WithLabelValues(kind).Observe(time.Since(began).Seconds())
 	}
 }
@@ -215,14 +219,6 @@ type arrival struct{ account, chat, id string }
 // maxArrivals is the maximum number of messages that wait for an answer, as some never get one.
 const maxArrivals = 8192
 
-// kindOf returns the label of an origin kind.
-func kindOf(k bus.OriginKind) string {
-	if k == bus.Person {
-		return "message"
-	}
-	return string(k)
-}
-
 // Labels of outcomes, besides the kinds of model errors.
 const (
 	fine     = "ok"
@@ -243,14 +239,6 @@ func outcomeOf(err error) string {
 		return canceled
 	}
 	return failed
-}
-
-// turnOutcome returns the label of a turn's outcome.
-func turnOutcome(e observe.TurnEnd) string {
-	if e.Err != nil {
-		return failed
-	}
-	return string(e.State)
 }
 
 // unknownTool is the label for names of unknown tools.
