@@ -190,7 +190,7 @@ func checkGrepEnds(t *testing.T, f *fixture, pattern string, multi bool) {
 	s.parts = []part{p}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	sc := &searcher{scanner: scanner{query: q}, tree: s.start.tree}
+	sc := &searcher{scanner: scanner{query: q}}
 	var counts []int
 	allocations := testing.AllocsPerRun(1, func() { counts = s.count(ctx, sc, p) })
 	if counts[0] != 0 || allocations > 1_000 {

@@ -63,7 +63,6 @@ func (ts *trees) refusePrompt(written string) error {
 // therefore refused.
 type descent struct {
 	trees  *trees
-	call   tool.Call
 	at     place
 	create bool
 

@@ -62,7 +62,7 @@ func (e *editor) save(ctx context.Context, c tool.Call, changes ...change) error
 			}
 			s := &staged{change: ch}
 			list = append(list, s)
-			if err := s.prepare(e.trees, c, len(changes) > 1); err != nil {
+			if err := s.prepare(e.trees, len(changes) > 1); err != nil {
 				return e.trees.explain(ch.place, err)
 			}
 		}
@@ -96,8 +96,8 @@ var errChanged = errors.New("changed meanwhile")
 
 // prepare does everything before the change itself. keep means that the change may have to be
 // undone. A single change needs no backup: if its rename fails, the old file is still there.
-func (s *staged) prepare(ts *trees, c tool.Call, keep bool) error {
-	d := descent{trees: ts, call: c, at: s.place, create: !s.remove}
+func (s *staged) prepare(ts *trees, keep bool) error {
+	d := descent{trees: ts, at: s.place, create: !s.remove}
 	var err error
 	s.dir, err = d.open()
 	s.made = d.made

@@ -46,7 +46,7 @@ func (s *search) run(ctx context.Context) error {
 
 // work counts one part after the other until there are enough results.
 func (s *search) work(ctx context.Context) {
-	sc := searcher{scanner: scanner{query: s.query}, tree: s.start.tree}
+	sc := searcher{scanner: scanner{query: s.query}}
 	for ctx.Err() == nil {
 		s.mu.Lock()
 		// Only complete parts at the beginning count. So the results are the same however fast the
@@ -135,7 +135,6 @@ func (d folder) close() {
 // A searcher is the state of one worker. Its buffers grow to the size of the largest file.
 type searcher struct {
 	scanner
-	tree   *tree
 	buffer []byte
 	binary int
 	large  int
@@ -214,7 +213,7 @@ func (s *search) text(ctx context.Context, notes []string) (string, error) {
 	if s.args.Skip >= s.results {
 		return "", fmt.Errorf("there are only %d results, so none at offset %d", s.results, s.args.Skip)
 	}
-	v := view{search: s, searcher: searcher{scanner: scanner{query: s.query}, tree: s.start.tree}}
+	v := view{search: s, searcher: searcher{scanner: scanner{query: s.query}}}
 	end := v.show(ctx, s.args.Skip, min(s.results, s.args.Skip+s.args.Limit))
 	switch {
 	case end < s.results:

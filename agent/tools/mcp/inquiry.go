@@ -170,7 +170,11 @@ func (q *elicitation) wait(server, name string, group bool) (*tool.Wait, error) 
 		strings.ReplaceAll(oneLine(name, 80), "`", "'"))
 	switch {
 	case r.Link != "":
-		fmt.Fprintf(&b, ", to open a link. It leads to `%s`:\n\n%s", hostOf(r.Link), r.Link)
+		u, err := url.Parse(r.Link)
+		if err != nil {
+			return nil, err // can't occur: newRequest has parsed it
+		}
+		fmt.Fprintf(&b, ", to open a link. It leads to `%s`:\n\n%s", u.Host, r.Link)
 		w.Options = []string{optionOpened, optionDecline}
 	case len(fields) == 0:
 		b.WriteString(" for your consent.")
@@ -193,14 +197,6 @@ func (q *elicitation) wait(server, name string, group bool) (*tool.Wait, error) 
 		"send a password or a key.")
 	w.Text = b.String()
 	return w, nil
-}
-
-func hostOf(link string) string {
-	u, err := url.Parse(link)
-	if err != nil {
-		return ""
-	}
-	return u.Host
 }
 
 // ask returns the question for f, which is field i of n.

@@ -130,8 +130,11 @@ func (t *trial) run(ctx context.Context, s *Sandbox) (found finding, err error) 
 	err = c.Run()
 	_, _ = in.Close(), more.Close() // after a success, more is closed already
 	o, oerr := c.Outcome()
-	if err != nil || oerr != nil || o.Err != "" {
-		return found, fmt.Errorf("the probe did not run: %s %s", cause(err, oerr, o),
+	if err = errors.Join(err, oerr); o.Err != "" {
+		err = errors.New(o.Err)
+	}
+	if err != nil {
+		return found, fmt.Errorf("the probe did not run: %s %s", err,
 			strings.TrimSpace(stderr.String()))
 	}
 	if err := json.Unmarshal(stdout.output.Bytes(), &found); err != nil {
@@ -191,13 +194,6 @@ func (r *triggerWriter) Write(p []byte) (int, error) {
 		return len(p), r.do()
 	}
 	return len(p), nil
-}
-
-func cause(run, outcome error, o Outcome) string {
-	if o.Err != "" {
-		return o.Err
-	}
-	return errors.Join(run, outcome).Error()
 }
 
 // assess returns the properties that the findings prove, or an error that lists the possible

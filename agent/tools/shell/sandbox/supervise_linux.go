@@ -31,22 +31,17 @@ const grace = 2 * time.Second
 // that it imports are initialised. Most of the others come after this one. Commands don't need
 // them, and without them a supervisor starts in 9 ms instead of 17.
 func init() {
-	if len(os.Args) > 1 && os.Args[1] == Argument {
-		os.Exit(runHelper(os.Args[2:]))
+	if len(os.Args) < 2 || os.Args[1] != Argument {
+		return
 	}
-}
-
-// runHelper runs the supervisor of one command or the probe of a self-test, and returns the exit
-// code. args are the program's arguments after [Argument].
-func runHelper(args []string) int {
-	switch {
+	switch args := os.Args[2:]; {
 	case len(args) == 1 && args[0] == "run":
-		return supervise()
+		os.Exit(supervise())
 	case len(args) == 2 && args[0] == "probe":
-		return probe(args[1])
+		os.Exit(probe(args[1]))
 	}
 	fmt.Fprintln(os.Stderr, "gateway: "+Argument+" is for the gateway's own use")
-	return exitUsage
+	os.Exit(exitUsage)
 }
 
 // supervise runs one job. When it returns, all processes of the job have ended.
