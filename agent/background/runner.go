@@ -183,12 +183,6 @@ type end struct {
 	err    error
 }
 
-// hasRoom reports whether a task of a kind may begin. Voice notes leave room for tasks of the
-// memory: many chats may want a note at the same time, and the speech API may be slow.
-func (r *Runner) hasRoom(round *round, k Kind) bool {
-	return round.running < r.Parallel && (k != Speak || round.speaking < max(r.Parallel/2, 1))
-}
-
 // untilDue returns how long to wait, from now on, for the next task. Tasks that are due already
 // don't count: they are under way, or wait for another one to end.
 func (r *Runner) untilDue(ctx context.Context, now time.Time) (time.Duration, error) {
@@ -217,7 +211,11 @@ func (r *Runner) start(ctx context.Context, round *round, now time.Time) error {
 	for _, t := range list {
 		scopes := r.scopes(&t)
 		isBusy := func(s memory.Scope) bool { return round.busy[s] }
-		if !r.hasRoom(round, t.Kind) || slices.ContainsFunc(scopes, isBusy) {
+		// Voice notes leave room for tasks of the memory: many chats may want a note at the same time,
+		// and the speech API may be slow.
+		full := round.running >= r.Parallel ||
+			t.Kind == Speak && round.speaking >= max(r.Parallel/2, 1)
+		if full || slices.ContainsFunc(scopes, isBusy) {
 			continue
 		}
 		for _, s := range scopes {

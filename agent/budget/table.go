@@ -110,8 +110,10 @@ func add(tx *store.Tx, keys []key, e Entry) ([]account, error) {
 
 // read returns the usage of an account.
 func read(q store.Queryer, k key) (a Amount, err error) {
-	if k.kind == kindTurn {
-		return readTurn(q, k.turn)
+	if k.kind == kindTurn { // with its sub-agents
+		err = q.QueryRow("SELECT tokens, cost FROM usage_turns WHERE turn = $1", k.turn).
+			Scan(&a.Tokens, &a.Cost)
+		return a, store.Wrap(store.Optional(err), "budget: read turn %d", k.turn)
 	}
 	err = q.QueryRow("SELECT input + output, cost FROM usage "+
 		"WHERE day = $1 AND kind = $2 AND key = $3", k.day, k.kind, k.key).Scan(&a.Tokens, &a.Cost)

@@ -16,10 +16,3 @@ func (l *Ledger) addTurn(tx *store.Tx, day string, who Spender, e Entry) error {
 		who.Turn, day, e.Usage.Input+e.Usage.Output, e.Cost)
 	return store.Wrap(err, "budget: write turn %d", who.Turn)
 }
-
-// readTurn returns the usage of a turn with its sub-agents.
-func readTurn(q store.Queryer, turn int64) (a Amount, err error) {
-	err = q.QueryRow("SELECT tokens, cost FROM usage_turns WHERE turn = $1", turn).
-		Scan(&a.Tokens, &a.Cost)
-	return a, store.Wrap(store.Optional(err), "budget: read turn %d", turn)
-}

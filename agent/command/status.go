@@ -42,7 +42,11 @@ func (c conversation) status(ctx context.Context, r *Request) (Reply, error) {
 	}
 	line("Model", "%s", s.Model)
 	if m := c.Sessions.Models(r.Session, r.Message); m.Effort != llm.EffortDefault {
-		line("Thinking", "%s", m.shownEffort())
+		note := ""
+		if !slices.Contains(m.Efforts, m.Effort) {
+			note = " (not supported by this model)"
+		}
+		line("Thinking", "%s%s", m.Effort, note)
 	}
 	line("Tokens", "%d in (%d cached), %d out", info.Usage.Input, info.Usage.Cached, info.Usage.Output)
 	if info.Cost > 0 {

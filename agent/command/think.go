@@ -47,7 +47,10 @@ var effortSet = map[llm.Effort]string{
 
 // thinking describes the effort of a conversation and the efforts that its model supports.
 func (m *Models) thinking(r *Request) Reply {
-	present := m.present()
+	present := m.Default
+	if found := m.find(m.Chosen); found != nil {
+		present = *found
+	}
 	if len(m.Efforts) == 0 {
 		text := fmt.Sprintf("You can't set how long the model %s thinks: its provider has no such "+
 			"setting, or none that works together with tools.", present.shown())
@@ -81,20 +84,4 @@ func (m *Models) thinking(r *Request) Reply {
 		}
 	}
 	return reply
-}
-
-// shownEffort describes the chosen effort for /status.
-func (m *Models) shownEffort() string {
-	if !slices.Contains(m.Efforts, m.Effort) {
-		return fmt.Sprintf("%s (not supported by this model)", m.Effort)
-	}
-	return string(m.Effort)
-}
-
-// present returns the model that answers.
-func (m *Models) present() Model {
-	if found := m.find(m.Chosen); found != nil {
-		return *found
-	}
-	return m.Default
 }

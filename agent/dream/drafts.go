@@ -247,7 +247,7 @@ const (
 // write drafts a new skill. The model reads its error.
 func (d *drafts) write(a skillArgs) error {
 	description, body := oneLine(a.Description), stripFrontMatter(strings.TrimSpace(clean(a.Body)))
-	name := skillPath(a.Name)
+	name := "skills/" + a.Name + "/SKILL.md" // relative to the scope's folder
 	switch {
 	case !slices.Contains(d.allowed, a.Name):
 		return fmt.Errorf("no [SKILL] %q is among the changes to make", plaintext.Cut(a.Name, 80))
@@ -274,9 +274,6 @@ func (d *drafts) write(a skillArgs) error {
 	d.edited = true
 	return nil
 }
-
-// skillPath returns the path of a new skill, relative to the scope's folder.
-func skillPath(name string) string { return "skills/" + name + "/SKILL.md" }
 
 // skillText returns the file of a skill. Its metadata says that Dream found it.
 func skillText(name, description, body, day string) string {

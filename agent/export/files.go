@@ -160,7 +160,10 @@ func (r *run) copyFolder(
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		if err != nil || !d.Type().IsRegular() || root == r.Media && isTemporary(path.Base(name)) {
+		// A file of Media may be incomplete, or an export itself.
+		temporary := root == r.Media && (strings.HasSuffix(name, ".part") ||
+			strings.HasPrefix(path.Base(name), bus.ExportPrefix))
+		if err != nil || !d.Type().IsRegular() || temporary {
 			return err
 		}
 		info, err := d.Info()
@@ -182,11 +185,6 @@ func (r *run) copyFolder(
 		}
 	}
 	return err
-}
-
-// isTemporary reports whether a file of Media is incomplete, or is an export itself.
-func isTemporary(name string) bool {
-	return strings.HasSuffix(name, ".part") || strings.HasPrefix(name, bus.ExportPrefix)
 }
 
 // copyFile copies one file, or leaves it out and says so in the README. It returns an error only if

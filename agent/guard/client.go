@@ -23,7 +23,9 @@ type transport struct {
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	u, err := t.guard.Check(req.URL.String())
 	if err != nil {
-		closeBody(req)
+		if req.Body != nil { // an [http.RoundTripper] must close it
+			_ = req.Body.Close() // it was only to be read
+		}
 		return nil, err
 	}
 	checked := req.Clone(req.Context())
@@ -36,13 +38,6 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, &Error{URL: redactURL(u.String()), Reason: refused.Reason}
 	}
 	return resp, err
-}
-
-// closeBody closes the body of a request that is not sent. A [http.RoundTripper] must do that.
-func closeBody(req *http.Request) {
-	if req.Body != nil {
-		_ = req.Body.Close() // it was only to be read
-	}
 }
 
 // CloseIdleConnections closes the unused connections.

@@ -129,7 +129,8 @@ func commandLine(argv []string) string {
 	plain := true
 	for _, word := range argv {
 		plain = plain && word != "" && !strings.ContainsFunc(word, func(r rune) bool {
-			return !strings.ContainsRune(plainSigns, r) && !asciiLetter(r)
+			known := r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r))
+			return !known && !strings.ContainsRune(plainSigns, r)
 		})
 	}
 	if plain {
@@ -148,10 +149,6 @@ func commandLine(argv []string) string {
 
 // plainSigns are the characters of plain words besides ASCII letters and digits.
 const plainSigns = "%+,-./:=@_^"
-
-func asciiLetter(r rune) bool {
-	return r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r))
-}
 
 // escapeInvisible returns s with numbers such as ⟨U+001B⟩ in place of characters that are invisible
 // or change the text around them. It keeps line feeds if lines is set.

@@ -100,7 +100,7 @@ func isType(t string, v any) bool {
 	case json.Number:
 		if t == "integer" {
 			_, ok := integer(string(v))
-			return ok || isDigits(string(v))
+			return ok || !strings.ContainsAny(string(v), ".eE") // an integer of any size
 		}
 		return t == "number"
 	case []any:
@@ -178,9 +178,6 @@ func integer(s string) (json.Number, bool) {
 	}
 	return json.Number(r.Num().String()), true
 }
-
-// isDigits reports whether s is an integer of any size.
-func isDigits(s string) bool { return !strings.ContainsAny(s, ".eE") }
 
 // typesOf returns the JSON types that s allows, or nil if s does not restrict them.
 func typesOf(s *jsonschema.Schema) []string {
