@@ -453,8 +453,7 @@ func (u *unpacker) unpackEntry(ctx context.Context, in io.Reader, h *tar.Header,
 
 // damaged returns [ErrForeign] if the archive can't be read, but a write error unchanged.
 func damaged(ctx context.Context, err error, name string) error {
-	var path *fs.PathError
-	if errors.As(err, &path) {
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
 		return err
 	}
 	return ended(ctx, err, "%s is damaged", name)

@@ -290,13 +290,15 @@ func (r memoryData) show(cmd *cobra.Command) error {
 }
 
 // memoryLogCommand returns the command that lists the versions of a scope's documents. It first
-// records changes of the shared documents, so that the list is complete.
+// records changes of the shared documents by hand, so that the list is complete: nothing else does.
 func memoryLogCommand(load app.Loader) *cobra.Command {
 	var limit int
 	cmd := ofScope(load, "log SCOPE", "List the changes of a scope's documents, the newest first",
 		cobra.ExactArgs(1), false, func(cmd *cobra.Command, r memoryData, _ []string) error {
-			if err := r.record(cmd.Context()); err != nil {
-				return err
+			if r.scope == "" {
+				if err := background.CommitShared(cmd.Context(), r.history, background.ByHand); err != nil {
+					return err
+				}
 			}
 			list, err := r.history.Log(cmd.Context(), limit)
 			if err != nil {
@@ -312,14 +314,6 @@ func memoryLogCommand(load app.Loader) *cobra.Command {
 		})
 	countVar(cmd.Flags(), &limit, "limit", 50, "maximum number of changes")
 	return withJSONFlag(cmd)
-}
-
-// record commits the shared documents, because nothing else records changes by hand.
-func (r memoryData) record(ctx context.Context) error {
-	if r.scope != "" {
-		return nil
-	}
-	return background.CommitShared(ctx, r.history, background.ByHand)
 }
 
 // shortID returns the part of a version's id that people type.

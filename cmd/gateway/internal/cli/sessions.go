@@ -262,7 +262,11 @@ func (i sessionsImport) files(
 		}
 		if err != nil {
 			failed++
-			cmd.PrintErrf("gateway: %s: %s\n", display.Lines(file), display.Lines(lineOf(err)))
+			// The context of this error only names the package and the file, which is printed anyway.
+			if line, ok := errors.AsType[*session.LineError](err); ok {
+				err = line
+			}
+			cmd.PrintErrf("gateway: %s: %s\n", display.Lines(file), display.Lines(err.Error()))
 			continue
 		}
 		would := ""
@@ -280,15 +284,6 @@ func (i sessionsImport) files(
 		return fmt.Errorf("%d of %d files were not read", failed, len(files))
 	}
 	return nil
-}
-
-// lineOf returns the text of a [session.LineError] in err, without its context. The context only
-// names the package and the file, which the caller prints.
-func lineOf(err error) string {
-	if e, ok := errors.AsType[*session.LineError](err); ok {
-		return e.Error()
-	}
-	return err.Error()
 }
 
 // A foundSession is the conversation in a file.

@@ -182,7 +182,13 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, e *entry, err e
 		w.Header().Set("WWW-Authenticate", `Bearer realm="hook"`)
 	}
 	w.Header().Set("Connection", "close") // the rest of the body is not read
-	drain(w, r)
+	// What the sender is still writing is dropped. If the connection were closed first, the sender's
+	// system could drop the response. With Expect, the sender writes no body before the response.
+	if r.Header.Get("Expect") == "" {
+		// Only the ResponseWriters of tests don't support deadlines.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainTime))
+		_, _ = io.CopyN(io.Discard, r.Body, maxDrain) // a sender of more may not see the response
+	}
 	http.Error(w, no.reason, no.code)
 }
 
@@ -191,17 +197,6 @@ const (
 	maxDrain  = 1 << 20
 	drainTime = time.Second
 )
-
-// drain reads what the sender of r is still writing. If the connection were closed first, the
-// sender's system could drop the response.
-func drain(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("Expect") != "" {
-		return // the sender writes no body before the response
-	}
-	// Only the ResponseWriters of tests don't support deadlines.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainTime))
-	_, _ = io.CopyN(io.Discard, r.Body, maxDrain) // a sender of more may not see the response
-}
 
 // serve authenticates a post, reads it and stores its message.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, e *entry) (answer, error) {
