@@ -143,7 +143,7 @@ func TestUnlinkedInterrupts(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.opts.QueueMode = pool.Interrupt
 		w.tools(act("slow", tool.Once, func(context.Context) (string, error) {
-			time.Sleep(5 * time.Second) // although it is to end
+			time.Sleep(5 * time.Second) // goes on although the turn is interrupted
 			return "done", nil
 		}))
 		w.model.Queue(llmtest.Say("hi"), uses("slow"), llmtest.Say("later"))

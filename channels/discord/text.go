@@ -46,8 +46,8 @@ func (v *mentionNames) read(text string) string {
 	return read
 }
 
-// isMe reports whether "<word>", which people see as something else, is a mention of us. Some
-// clients write "!" before the id.
+// isMe reports whether "<word>" is a mention of us. The caller has checked that it is a mention, so
+// that it has an id. Some clients write "!" before the id.
 func (v *mentionNames) isMe(word string) bool {
 	return word == "@"+v.me || word == "@!"+v.me || word == "@&"+v.role
 }

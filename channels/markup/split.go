@@ -12,20 +12,23 @@ import (
 )
 
 // SplitFirst splits Markdown into pieces that each measure at most limit, in the units of measure,
-// and returns at most the first n pieces. The time depends on the returned text, not on the length
-// of the input. It splits between paragraphs if possible, otherwise between lines, sentences,
-// words, or grapheme clusters. A limit of 0 or less means no limit.
+// and returns at most the first n pieces. The time depends on the returned text, and on the length
+// of the input only if the input defines links. It splits between paragraphs if possible, otherwise
+// between lines, sentences, words, or grapheme clusters. A limit of 0 or less means no limit.
 //
-// White space at a split is dropped. Joining the pieces with white space restores the text, with
-// these exceptions. If a code fence must be split, it is closed in one piece and reopened in the
-// next with the same info string. There, one line break is dropped at a split between lines, and
-// nothing at other splits, and the lines after a reopened fence lose its indentation. If an item of
-// a list must be split, the rest of it loses the item's indentation. If a line of a quotation must
-// be split, the rest of it gets the marks of the quotation again. Bold text without other markup in
-// it is closed and reopened likewise. A piece that begins with another row of a table gets the
-// names of the columns again. A piece with a reference link gets the definition that the link
-// needs, and definitions alone are no piece. The items of a list get the numbers with which they
-// are shown. Blank lines before the first piece are dropped, but not its indentation.
+// White space at a split is dropped, and so are blank lines before the first piece, but not its
+// indentation. Joining the pieces with white space restores the text, with these exceptions:
+//
+//   - A code fence that must be split is closed in one piece and reopened in the next with the same
+//     info string. There, one line break is dropped at a split between lines, and nothing at other
+//     splits, and the lines after a reopened fence lose its indentation.
+//   - If an item of a list must be split, the rest of it loses the item's indentation.
+//   - The items of a list get the numbers with which they are shown.
+//   - If a line of a quotation must be split, the rest gets the marks of the quotation again.
+//   - Bold text without other markup in it is closed and reopened.
+//   - A piece that begins with another row of a table gets the names of the columns again.
+//   - A piece with a reference link gets the definition that the link needs. A piece that would
+//     have definitions alone is left out.
 //
 // No piece has more than eight bytes of source per unit of the limit, even if measure counts less,
 // and as many of definitions. If a piece can't fit, because a single character or a fence around it

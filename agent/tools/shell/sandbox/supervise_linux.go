@@ -230,8 +230,9 @@ func preferOOMKill() (undo func()) {
 	if err != nil {
 		return func() {}
 	}
-	_ = os.WriteFile(file, []byte(strconv.Itoa(markOOM)), 0) // a failure does not matter
-	return func() { _ = os.WriteFile(file, old, 0) }         // nor does this one
+	// Neither failure matters.
+	_ = os.WriteFile(file, []byte(strconv.Itoa(markOOM)), 0)
+	return func() { _ = os.WriteFile(file, old, 0) }
 }
 
 // removeAll removes a folder that a command could change in any way.

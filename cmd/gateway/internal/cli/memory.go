@@ -290,7 +290,7 @@ func (r memoryData) show(cmd *cobra.Command) error {
 }
 
 // memoryLogCommand returns the command that lists the versions of a scope's documents. It first
-// records changes of the shared documents by hand, so that the list is complete: nothing else does.
+// records what people have changed in the shared documents by hand. Nothing else records that.
 func memoryLogCommand(load app.Loader) *cobra.Command {
 	var limit int
 	cmd := ofScope(load, "log SCOPE", "List the changes of a scope's documents, the newest first",

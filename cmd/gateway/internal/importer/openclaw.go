@@ -363,7 +363,7 @@ func (a *clawAgent) index() error {
 		id := entry.text("sessionId")
 		var ids []string
 		if json.Unmarshal(entry["usageFamilySessionIds"], &ids) != nil {
-			ids = nil // it is no list of strings
+			ids = nil // the value is not a list of strings
 		}
 		for _, old := range append(ids, id) {
 			a.keys[old] = cmp.Or(a.keys[old], key)
