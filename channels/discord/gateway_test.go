@@ -59,6 +59,10 @@ func TestTrouble(t *testing.T) {
 			w.RefuseResume(1)
 			w.Drop()
 		}, check: identified},
+		{name: "drop during a resume", upset: func(w *world) {
+			w.DropOnResume(1)
+			w.Drop()
+		}, check: resumed},
 		{name: "op 7 first after a resume", opts: quick, upset: func(w *world) {
 			w.ReconnectOnResume(1)
 			w.Drop()
@@ -82,7 +86,7 @@ func TestTrouble(t *testing.T) {
 					time.Sleep(time.Millisecond)
 				}
 				w.Freeze(false)
-			}, check: begunAgain},
+			}, check: resumed},
 		{name: "outage", upset: func(w *world) { w.SetOutage(true) }, after: func(w *world) {
 			time.Sleep(1500 * time.Millisecond)
 			w.SetOutage(false)

@@ -48,7 +48,8 @@ var errShort = errors.New("each connection ends as soon as the session is resume
 // closes.
 const endTime = 1500 * time.Millisecond
 
-// errStuck reports that the library has not opened a session in time. Its Session is useless then.
+// errStuck reports that the library has not opened or closed a session in time. Its Session is
+// useless then.
 var errStuck = errors.New("no answer from the gateway")
 
 func newShard(c *Channel, in channels.Intake, b *backlog, id int) *shard {
@@ -112,10 +113,12 @@ func (s *shard) resume(ctx context.Context) error {
 			return ctx.Err()
 		}
 		err = s.open(ctx)
-		// A close code from Discord means that the session is over or the bot is refused.
+		// A close code above 4000 means that the session is over or the bot is refused. 4000 is an
+		// unknown error, and the library reports a broken connection as code 1006.
 		_, final := errors.AsType[*channels.AccountError](err)
-		_, closed := errors.AsType[*websocket.CloseError](err)
-		if err == nil || final || closed || errors.Is(err, errStuck) || ctx.Err() != nil {
+		closed, ok := errors.AsType[*websocket.CloseError](err)
+		over := ok && closed.Code > 4000
+		if err == nil || final || over || errors.Is(err, errStuck) || ctx.Err() != nil {
 			return err
 		}
 	}
@@ -212,22 +215,29 @@ func (s *shard) classify(err error) error {
 	return fmt.Errorf("connect to the gateway: %w", err)
 }
 
-// watch waits until the connection drops. It returns an error if the connection is dead without
-// having dropped.
+// watch waits until the connection drops. It cuts a silent connection, so that the session can be
+// resumed, and returns an error if the library does not notice that.
 func (s *shard) watch(ctx context.Context) error {
 	tick := time.NewTicker(max(s.c.opts.Silence/10, time.Millisecond))
 	defer tick.Stop()
+	var stuck <-chan time.Time // nil until the connection is cut
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-s.dropped:
 			return nil
+		case <-stuck:
+			return errStuck
 		case <-tick.C:
-			if idle := s.wire.Load().idle(); idle > s.c.opts.Silence {
-				return fmt.Errorf("no sign of life from the gateway for %v",
-					idle.Round(time.Millisecond))
+			idle := s.wire.Load().idle()
+			if idle <= s.c.opts.Silence || stuck != nil {
+				continue
 			}
+			s.in.Report(channels.Disconnected, fmt.Sprintf("no sign of life from the gateway for %v",
+				idle.Round(time.Millisecond)))
+			s.cut()
+			stuck = time.After(s.c.opts.OpenTimeout)
 		}
 	}
 }

@@ -33,6 +33,9 @@ const (
 	opHeartbeatAck   = 11
 )
 
+// silence cuts the connection instead of answering.
+const silence = -1
+
 // maxReplay is how many events of a session can be replayed.
 const maxReplay = 5000
 
@@ -71,7 +74,7 @@ type gatewayFaults struct {
 	mute     bool // heartbeats are not acknowledged
 	frozen   bool // nothing is sent
 	refuse   []int
-	onResume []int // operations that answer the next RESUMEs
+	onResume []int // operations that answer the next RESUMEs, or silence
 	unquoted bool  // replies lack the message to which they reply
 
 	starts int       // sessions that the bot may still begin before reset
@@ -317,7 +320,11 @@ func (s *Server) resume(c *conn, data json.RawMessage) int {
 	if len(s.gateway.onResume) > 0 {
 		op := s.gateway.onResume[0]
 		s.gateway.onResume = s.gateway.onResume[1:]
-		if op == opInvalidSession {
+		switch op {
+		case silence:
+			s.end(c, 0)
+			return 0
+		case opInvalidSession:
 			delete(s.sessions, d.ID)
 		}
 		s.send(c, op, false)

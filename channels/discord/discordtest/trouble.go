@@ -79,6 +79,10 @@ func (s *Server) RefuseResume(n int) { s.onResume(opInvalidSession, n) }
 // ReconnectOnResume asks the next n resuming bots to reconnect before anything else.
 func (s *Server) ReconnectOnResume(n int) { s.onResume(opReconnect, n) }
 
+// DropOnResume cuts the connections of the next n resuming bots silently. The sessions can be
+// resumed.
+func (s *Server) DropOnResume(n int) { s.onResume(silence, n) }
+
 func (s *Server) onResume(op, n int) {
 	s.change(func() { s.gateway.onResume = slices.Repeat([]int{op}, n) })
 }
