@@ -89,11 +89,13 @@ func (s *sender) texts(
 	if text == "" {
 		return nil
 	}
-	// A byte counts as at most four units, so most texts need not be measured.
-	if len(d.Parts) == 0 && limits.Text > 0 && len(text) > limits.Text/4 {
+	if len(d.Parts) == 0 && limits.Text > 0 {
 		var parts []string
 		err := s.w.withRecover(ctx, func() error {
-			parts = markup.SplitFirst(text, limits.Text, maxParts+1, limits.Measure)
+			// Most texts are short and only have to be measured, which is faster.
+			if len(text) > limits.Text/4 || limits.Measure(text) > limits.Text {
+				parts = markup.SplitFirst(text, limits.Text, maxParts+1, limits.Measure)
+			}
 			return nil
 		})
 		if err == nil && len(parts) > 1 { // otherwise the platform may refuse the text

@@ -15,6 +15,7 @@ import (
 
 	"gateway/bus"
 	"gateway/channels"
+	"gateway/channels/markup"
 	"gateway/channels/media"
 	"gateway/channels/router"
 )
@@ -181,6 +182,24 @@ func TestTextWithoutEnd(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A short text with a table needs several messages if its columns are wide.
+func TestShortTextWithWideTable(t *testing.T) {
+	inWorld(t, func(w *world) {
+		limits := channels.Limits{Text: 2000, Measure: markup.DiscordLen}
+		w.startWith(router.Account{Name: "full", Channel: &poster{w.platform, limits}})
+		w.put(chatA, "|Number in the decimal system|Square|\n|-|-|"+strings.Repeat("\n|1|1|", 70))
+		pieces := w.read(chatA)
+		for _, piece := range pieces {
+			if n := markup.DiscordLen(piece); n > limits.Text {
+				t.Errorf("a message has %d characters, want at most %d", n, limits.Text)
+			}
+		}
+		if len(pieces) != 2 {
+			t.Errorf("people got %d messages, want 2", len(pieces))
+		}
+	})
 }
 
 // A file that failed is sent again alone. The parts before it are not sent again, also after a
