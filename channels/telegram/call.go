@@ -221,9 +221,7 @@ var badToken = &channels.AccountError{
 // conflict explains why getUpdates was refused. The gateway does not delete a webhook, because
 // another program may depend on it.
 func conflict(message string) error {
-	// A call of setWebhook by another program also ends a poll, and that answer names the method.
-	// When the webhook is set, the next poll gets the answer that is meant here.
-	if strings.Contains(message, "webhook") && !strings.Contains(message, "setWebhook") {
+	if strings.Contains(message, "webhook") {
 		return errors.New("a webhook is set for this bot, so Telegram delivers its messages " +
 			"there: remove it with deleteWebhook, or use another bot")
 	}

@@ -241,8 +241,8 @@ func (r *receiver) join(in *bus.InboundMessage, m *message) {
 	by := writer{in.From, in.Sender.ID}
 	now := previous{date: m.Date}
 	if m.Text != "" && in.Forwarded == "" {
-		before, follows := r.previous.Get(by)
-		if gap := m.Date - before.date; follows && gap >= 0 && gap <= longestGap &&
+		before, _ := r.previous.Get(by) // the zero value is from 1970
+		if gap := m.Date - before.date; gap >= 0 && gap <= longestGap &&
 			in.ReplyTo == nil && !slices.ContainsFunc(m.TextEntities, entity.beginsCommand) {
 			in.Album = before.text
 		}
