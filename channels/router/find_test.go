@@ -84,3 +84,28 @@ func TestFind(t *testing.T) {
 		})
 	}
 }
+
+// The next process, too, searches for a message that may have been sent, before its first attempt.
+func TestFindAfterRestart(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			account := router.Account{Name: "full", Channel: &finding{platform: w.platform}}
+			dir := ""
+			if killed {
+				dir = w.kill(1, true)
+			} else {
+				w.Lose(1)
+			}
+			stop := w.startWith(account)
+			id := w.put(chatA, "hello")
+			stop()
+			w.sleep(3 * time.Minute)
+			if killed {
+				w.revive(dir)
+			}
+			w.startWith(account)
+			w.wantRead(chatA, "hello")
+			w.wantState(id, bus.Sent)
+		})
+	}
+}
