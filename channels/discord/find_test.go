@@ -7,8 +7,8 @@ import (
 	"gateway/bus"
 )
 
-// Find finds a sent message by its content. It looks only at messages that are newer than the
-// known ones.
+// Find finds a sent message by its content. It looks only at messages of the bot that are newer
+// than the known ones.
 func TestFind(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil, nil)
@@ -24,6 +24,7 @@ func TestFind(t *testing.T) {
 	first := send("1", bus.Part{Text: "the **same**"})
 	second := send("2", bus.Part{Text: "the **same** "})
 	file := send("3", bus.Part{Text: "the **same**", File: fileOf("a.txt", "text/plain", "content")})
+	w.Say(direct, person, "yes")
 	for _, tt := range []struct {
 		text  string
 		file  bool
@@ -36,6 +37,7 @@ func TestFind(t *testing.T) {
 		{"the **same**", false, []string{second, first}, since, ""},
 		{"the **same**", true, nil, since, file},
 		{"another", false, nil, since, ""},
+		{"yes", false, nil, since, ""},
 		{"the **same**", false, nil, since.Add(time.Hour), ""},
 	} {
 		part := bus.Part{To: ada, Text: tt.text}
