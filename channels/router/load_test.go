@@ -145,6 +145,10 @@ func TestOutageOfFew(t *testing.T) {
 		for i := range 5 {
 			w.wantRead(thread(fmt.Sprint(i), ""), "hello")
 		}
+		calls = w.asked("send")[len(calls):]
+		if wait := calls[len(calls)-1].at - calls[0].at; wait > time.Second {
+			t.Errorf("after the first success, a conversation waited for another %v", wait)
+		}
 	})
 }
 
