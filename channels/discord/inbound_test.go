@@ -355,6 +355,21 @@ func TestEdits(t *testing.T) {
 	}
 }
 
+// When somebody pins a message that was edited long ago, Discord reports an update with the time of
+// that edit. It is not news, although the bot does not know the message.
+func TestOldEdit(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil, nil)
+	id := w.Deliver(discordtest.Message{Channel: direct, User: person, Text: "old",
+		Extra: fields{"edited_timestamp": time.Now().Add(-2 * time.Hour)}})[0]
+	w.run(t)
+	w.Embed(direct, id) // the bot sees it as it would see a pin
+	w.Say(direct, person, "new")
+	if got := w.received(t, 1); got[0].Text != "new" {
+		t.Errorf("received %s, want only the new message", texts(got))
+	}
+}
+
 func TestTitles(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil, nil)
