@@ -18,11 +18,13 @@ const maxSpan = 10 * 366 * 24 * time.Hour
 // Parts of regular expressions for people's input in lower case.
 const (
 	unitPattern = `(?:weeks?|w|days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s)`
-	spanPattern = `(?:\d{1,9}\s*` + unitPattern + `\s*)+`
+	spanPattern = `\d{1,9}\s*` + unitPattern +
+		`\s*(?:(?:and\s+)?\d{1,9}\s*` + unitPattern + `\s*)*`
 	timePattern = `\d{1,2}(?::\d{2}(?:\s*` + halfPattern + `)?|\s*` + halfPattern + `)`
 	halfPattern = `[ap](?:m|\.\s?m\.?)` // of the day
 	weekdays    = `(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?`
 	datePattern = `\d{4}-\d{2}-\d{2}`
+	dateClock   = `(?:\d{1,2}:\d{2}:\d{2}|` + timePattern + `)`
 	months      = `(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*`
 	dayPattern  = `(?:today|tomorrow|` + weekdays + `)`
 )
@@ -32,7 +34,7 @@ var (
 	spanWhole = plaintext.Pattern(`^` + spanPattern + `$`)
 	dayTime   = plaintext.Pattern(`^(?:(` + dayPattern + `)\s+)?(?:at\s+)?(` + timePattern + `)$`)
 	dateTime  = plaintext.Pattern(
-		`^(` + datePattern + `)(?:\s+at\s+|\s*t\s*|\s+)(\d{1,2}:\d{2}(?::\d{2})?)$`)
+		`^(` + datePattern + `)(?:\s+at\s+|\s*t\s*|\s+)(` + dateClock + `)$`)
 	clockTime = plaintext.Pattern(`^(\d{1,2})(?::(\d{2}))?\s*(?:([ap])(?:m|\.\s?m\.?))?$`)
 )
 
@@ -109,6 +111,9 @@ func parseTime(text string, now time.Time) (time.Time, error) {
 		}
 	}
 	if m := dateTime().FindStringSubmatch(text); m != nil {
+		if hour, minute, err := parseClock(m[2]); err == nil {
+			m[2] = fmt.Sprintf("%02d:%02d", hour, minute)
+		}
 		for _, layout := range []string{"2006-01-02 15:04", "2006-01-02 15:04:05"} {
 			if wall, err := time.Parse(layout, m[1]+" "+m[2]); err == nil {
 				return instant(wall, now.Location()), nil
@@ -192,7 +197,7 @@ var (
 	everySpan = plaintext.Pattern(`(?i)^every\s+(` + spanPattern + `|` + unitPattern +
 		`)(?:\s+|$)`)
 	atTime = plaintext.Pattern(`(?i)^((?:in\s+)` + spanPattern + `|` +
-		`(?:on\s+)?` + datePattern + `(?:\s+at\s+|t|\s+)\d{1,2}:\d{2}(?::\d{2})?` +
+		`(?:on\s+)?` + datePattern + `(?:\s+at\s+|t|\s+)` + dateClock +
 		`(?:z|[+-]\d{2}:\d{2})?|` +
 		`(?:on\s+)?(?:` + dayPattern + `\s+)?(?:at\s+)?` + timePattern + `)(?:\s+|$)`)
 	anyDay = plaintext.Pattern(weekdays)

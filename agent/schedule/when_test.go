@@ -297,6 +297,10 @@ func TestAt(t *testing.T) {
 		"20 minutes":                "2026-11-21 14:50 +0100",
 		"in 1h30m":                  "2026-11-21 16:00 +0100",
 		"in 1 day":                  "2026-11-22 14:30 +0100",
+		"in 1 hour and 30 minutes":  "2026-11-21 16:00 +0100",
+		"2026-11-22 9:00 pm":        "2026-11-22 21:00 +0100",
+		"2026-11-22 at 9 a.m.":      "2026-11-22 09:00 +0100",
+		"2026-11-22 09:00:30":       "2026-11-22 09:00 +0100",
 	} {
 		w, err := ParseAt(text, now, berlin)
 		next, ok := w.Next(now)
@@ -313,6 +317,7 @@ func TestAt(t *testing.T) {
 		"2026-02-30 09:00": "no such date", "2026-11-20 09:00": "is over", "today 9:00": "is over",
 		"in 0m": "is over", "2101-01-01 00:00": "2101", "in 9999999w": "10 years",
 		"2026-11-22 24:00": "no such date", "1960-01-01 00:00": "is over",
+		"2026-11-22 13:00 pm": "no such date",
 	} {
 		w, err := ParseAt(text, now, berlin)
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -329,6 +334,12 @@ func TestParseReminder(t *testing.T) {
 		"in 20m to call mum":                     "once, 2026-11-21 14:50 CET; call mum",
 		"in 2 hours that it rains":               "once, 2026-11-21 16:30 CET; it rains",
 		"In 1h 30m Call Mum":                     "once, 2026-11-21 16:00 CET; Call Mum",
+		"in 1 hour and 30 minutes to call":       "once, 2026-11-21 16:00 CET; call",
+		"every 1 hour and 30 minutes to stretch": "every 1h30m; stretch",
+		"in 20m and 3 of us meet":                "once, 2026-11-21 14:50 CET; and 3 of us meet",
+		"2026-12-01 9:00 pm to go":               "once, 2026-12-01 21:00 CET; go",
+		"on 2026-12-01 at 9:30 P.M. to go":       "once, 2026-12-01 21:30 CET; go",
+		"2026-12-01 9:00 a letter is due":        "once, 2026-12-01 09:00 CET; a letter is due",
 		"tomorrow 9:00 to get up":                "once, 2026-11-22 09:00 CET; get up",
 		"tomorrow at 9am to get up":              "once, 2026-11-22 09:00 CET; get up",
 		"2026-12-01 18:30 to go":                 "once, 2026-12-01 18:30 CET; go",
