@@ -359,7 +359,6 @@ func TestRefused(t *testing.T) {
 		{"JSON and more", bearer("b", js, "{} {}"), 400},
 		{"form without UTF-8", bearer("b", "application/x-www-form-urlencoded", "a=%ff"), 400},
 		{"empty form", bearer("b", "application/x-www-form-urlencoded", ""), 400},
-		{"broken form", bearer("b", "application/x-www-form-urlencoded", "a=%zz"), 400},
 		{"nothing", bearer("b", "text/plain", ""), 400},
 		{"spaces", bearer("b", "text/plain", " \n"), 400},
 		{"long key", good.with("Idempotency-Key", strings.Repeat("k", 201)), 400},

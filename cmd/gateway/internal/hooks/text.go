@@ -88,7 +88,10 @@ func decode(contentType string, body []byte) (data any, text string, err error) 
 		return data, spaceless.String(), nil
 	case kind == form:
 		values, err := url.ParseQuery(string(body))
-		if err != nil || !utf8.ValidString(joined(values)) {
+		if err != nil {
+			break // it is text, such as "load=95%"
+		}
+		if !utf8.ValidString(joined(values)) {
 			return nil, "", refused("want a form in UTF-8")
 		}
 		fields := make(map[string]any, len(values))

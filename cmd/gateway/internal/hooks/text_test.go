@@ -24,6 +24,8 @@ func TestText(t *testing.T) {
 		// Programs such as curl call everything a form.
 		{"", form, "disk 91% full & more = bad", "disk 91% full & more = bad"},
 		{"", form, "failed", "failed"},
+		{"", form, "load=95%", "load=95%"},
+		{"{{ . }}", form, "status=down; host=db1", "status=down; host=db1"},
 		{"", form, `{"url": "http://a/?b=c"}`, `{"url":"http://a/?b=c"}`},
 		{"{{ status }}: {{ url }}", form, `{"status":"failed","url":"http://a/?b=c&d"}`,
 			"failed: http://a/?b=c&d"},
