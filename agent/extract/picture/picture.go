@@ -45,9 +45,9 @@ const (
 
 // Fit returns the picture in file with sides of at most longest pixels and a size of at most
 // maxBytes bytes, and its MIME type. A limit of 0 or less means no limit. Fit returns a PNG or an
-// upright JPEG that fits unchanged. It encodes other pictures as PNG if they are transparent and
-// small enough as PNG, and otherwise as JPEG: Gemini refuses GIF, and llama.cpp, Ollama and xAI do
-// not read WebP. Of an animation it returns the first frame.
+// upright JPEG that fits unchanged, if it is not damaged. It encodes other pictures as PNG if they
+// are transparent and small enough as PNG, and otherwise as JPEG: Gemini refuses GIF, and
+// llama.cpp, Ollama and xAI do not read WebP. Of an animation it returns the first frame.
 //
 // The error is [ErrUnsupported], [ErrTooLarge], [ErrTooMany], or describes the damage of the file.
 func Fit(file []byte, longest, maxBytes int) (data []byte, mime string, err error) {
@@ -75,12 +75,16 @@ func fit(file []byte, l limits) ([]byte, string, error) {
 	if w > l.pixels/h || w*h > l.decoded/f.pixelBytes {
 		return nil, "", fmt.Errorf("%w, with %d × %d pixels", ErrTooLarge, w, h)
 	}
-	if f.mime != "" && f.orientation <= 1 && fits(max(w, h), l.longest) && fits(len(file), l.bytes) {
-		return file, f.mime, nil
-	}
+	ready := f.mime != "" && f.orientation <= 1 && fits(max(w, h), l.longest) &&
+		fits(len(file), l.bytes)
+	// It is decoded even if it is ready, because models refuse a request with a damaged picture.
 	src, err := f.decode(bytes.NewReader(file))
-	if err != nil {
+	_, rare := errors.AsType[jpeg.UnsupportedError](err) // a model may read such a JPEG
+	switch {
+	case err != nil && !(ready && rare):
 		return nil, "", fmt.Errorf("picture: it is damaged: %w", err)
+	case ready:
+		return file, f.mime, nil
 	}
 	return shrink(src, f.orientation, l)
 }

@@ -123,12 +123,16 @@ func decoded(t *testing.T, data []byte, mime string) image.Image {
 }
 
 func TestFitsAlready(t *testing.T) {
+	// A segment of the kind JPG0, which Go's decoder does not know, before the end of the picture.
+	rare := jpegOf(t, corners(40, 20))
+	rare = append(rare[:len(rare)-2], "\xff\xf0\x00\x02\xff\xd9"...)
 	for name, tt := range map[string]struct {
 		file []byte
 		mime string
 	}{
-		"jpeg": {jpegOf(t, corners(40, 20)), "image/jpeg"},
-		"png":  {pngOf(t, corners(40, 20)), "image/png"},
+		"jpeg":      {jpegOf(t, corners(40, 20)), "image/jpeg"},
+		"png":       {pngOf(t, corners(40, 20)), "image/png"},
+		"rare jpeg": {rare, "image/jpeg"},
 		"upright jpeg": {
 			turned(jpegOf(t, corners(40, 20)), binary.BigEndian, 1), "image/jpeg"},
 	} {
@@ -278,7 +282,7 @@ func TestPasses(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	good := jpegOf(t, corners(40, 20))
+	good, whole := jpegOf(t, corners(40, 20)), pngOf(t, corners(40, 20))
 	progressive := bytes.Replace(jpegOf(t, corners(40, 20)), []byte{0xff, 0xc0}, []byte{0xff, 0xc2}, 1)
 	i := bytes.Index(progressive, []byte{0xff, 0xc2})
 	copy(progressive[i+5:], []byte{0x17, 0x70, 0x17, 0x70}) // 6,000 × 6,000
@@ -297,6 +301,8 @@ func TestRefused(t *testing.T) {
 		"large file":      {make([]byte, maxFile+1), ErrTooLarge},
 		"truncated":       {turned(good[:len(good)/2], binary.BigEndian, 6), nil},
 		"cut in a header": {good[:10], nil},
+		"without end":     {good[:len(good)-10], nil},
+		"PNG without end": {whole[:len(whole)-20], nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
