@@ -4,7 +4,8 @@
 // It supports plain text in several encodings, HTML, notebooks, PDF, the formats of Microsoft
 // Office since 2007, OpenDocument and EPUB. Files come from strangers, so every format has limits:
 // 64 MiB of file, 256 MiB unpacked, 40 seconds, and more limits beside the code that needs them.
-// The package has no database tables or files.
+// After 10 seconds the text that was found so far is the result. The package has no database
+// tables or files.
 package document
 
 import (
@@ -34,6 +35,7 @@ const (
 	maxFile     = 64 << 20         // bytes
 	maxUnpacked = 256 << 20        // bytes of all entries of an archive together
 	maxTime     = 40 * time.Second // on a busy machine; package extract limits processor time
+	textTime    = 10 * time.Second // until reading ends if there is text; half the processor time
 	headSize    = 3072             // bytes from which the type is detected
 )
 
@@ -44,25 +46,25 @@ const (
 // The error is [ErrUnsupported], or an error whose text is a plain clause, such as "the PDF is
 // encrypted".
 func Text(raw []byte, mime string, limit int) (text string, err error) {
-	return bounds{maxTime, maxUnpacked, maxShared}.text(raw, mime, limit)
+	return bounds{maxTime, textTime, maxUnpacked, maxShared}.text(raw, mime, limit)
 }
 
 // bounds are the limits that tests reduce.
 type bounds struct {
 	time     time.Duration
+	textTime time.Duration
 	unpacked int64
 	shared   int // number of strings in a workbook
 }
 
-// text implements [Text]. Text that was found before the limit was reached is a result, not an
-// error.
+// text implements [Text]. Text that was found before a limit was reached is a result, not an error.
 func (b bounds) text(raw []byte, mime string, limit int) (string, error) {
 	if len(raw) > maxFile {
 		return "", errTooLarge
 	}
 	f := &file{
-		raw: raw, out: &sink{limit: max(0, limit)},
-		until: time.Now().Add(b.time), unpacked: b.unpacked, shared: b.shared,
+		raw: raw, out: &sink{limit: max(0, limit)}, until: time.Now().Add(b.time),
+		enough: time.Now().Add(b.textTime), unpacked: b.unpacked, shared: b.shared,
 	}
 	err := f.read(Type(raw[:min(len(raw), headSize)], ""), base(mime))
 	if err != nil && !errors.Is(err, errEnough) {
@@ -73,9 +75,10 @@ func (b bounds) text(raw []byte, mime string, limit int) (string, error) {
 
 // A file is the state of reading one file.
 type file struct {
-	raw   []byte
-	out   *sink
-	until time.Time // deadline for reading
+	raw    []byte
+	out    *sink
+	until  time.Time // deadline for reading
+	enough time.Time // the same if there is text
 
 	unpacked int64 // bytes that may still be unpacked
 	shared   int   // greatest number of shared strings in a workbook
@@ -187,16 +190,21 @@ var byExtension = map[string]string{
 
 // check returns an error if reading must end. Whoever reads calls it regularly.
 func (f *file) check() error {
+	now := time.Now()
 	switch {
 	case f.out.missing > surplus:
 		return errEnough
-	case time.Now().After(f.until):
+	case f.out.begun && now.After(f.enough):
+		f.out.atLeast = true
+		return errEnough
+	case now.After(f.until):
 		return errTooLong
 	}
 	return nil
 }
 
-// errEnough ends reading when the wanted text and a surplus were found.
+// errEnough ends reading when the wanted text and a surplus were found, or some text and it takes
+// long.
 var errEnough = errors.New("enough")
 
 // surplus is how many bytes of text beyond the limit are counted. The note about a cut is exact up

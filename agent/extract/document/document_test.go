@@ -49,7 +49,7 @@ func read(file []byte, mime string, limit int) (string, error) {
 // narrow reads with smaller bounds. The bound of the time is large, so that the result does not
 // depend on the speed of the machine.
 func narrow(file []byte, mime string, limit int) (string, error) {
-	b := bounds{time.Hour, 4 << 20, 10_000}
+	b := bounds{time.Hour, time.Hour, 4 << 20, 10_000}
 	return b.text(file, mime, limit)
 }
 

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"strings"
-	"time"
 
 	"gateway/store/plaintext"
 
@@ -51,7 +50,7 @@ func (f *file) pdf() (err error) {
 	}
 	copy(raw, "%PDF-1.7\n")
 	defer recovered(&err)
-	r, err := pdf.NewReader(&deadline{bytes.NewReader(raw), f.until}, int64(len(raw)))
+	r, err := pdf.NewReader(&deadline{bytes.NewReader(raw), f}, int64(len(raw)))
 	if err != nil && strings.Contains(err.Error(), "encrypt") {
 		return errEncrypted
 	}
@@ -111,13 +110,13 @@ func recovered(err *error) {
 // A deadline is a file that can be read until a certain time. All loops of the parser that a file
 // could make endless read from the file.
 type deadline struct {
-	r     io.ReaderAt
-	until time.Time
+	r io.ReaderAt
+	f *file
 }
 
 func (d *deadline) ReadAt(p []byte, off int64) (int, error) {
-	if time.Now().After(d.until) {
-		panic(parserPanic{errTooLong})
+	if err := d.f.check(); err != nil {
+		panic(parserPanic{err})
 	}
 	return d.r.ReadAt(p, off)
 }
