@@ -52,7 +52,7 @@ func decode(raw []byte) (string, bool) {
 // Decode returns text as UTF-8. The encoding comes from a Content-Type header, a byte order mark, a
 // meta element or an XML declaration. If neither of the first two is there, valid UTF-8 is taken as
 // UTF-8, unless the text declares ISO-2022-JP, whose characters are escape sequences in ASCII. Text
-// without any of these is in Windows-1252, a superset of Latin-1.
+// without any of these is in Windows-1252, a superset of Latin-1, or in UTF-8 with some damage.
 func Decode(raw []byte, contentType string) string {
 	enc, name, certain := charset.DetermineEncoding(raw, contentType)
 	escaped := name == "iso-2022-jp" && bytes.IndexByte(raw, 0x1b) >= 0
@@ -61,12 +61,31 @@ func Decode(raw []byte, contentType string) string {
 	}
 	if declared := declaredEncoding(raw); declared != nil && !certain {
 		enc = declared
+	} else if !certain && name == "windows-1252" && isMostlyUTF8(raw) {
+		enc = encoding.Nop
 	}
 	text, err := enc.NewDecoder().Bytes(raw)
 	if err != nil {
 		text = raw
 	}
 	return strings.TrimPrefix(strings.ToValidUTF8(string(text), "\ufffd"), "\ufeff")
+}
+
+// isMostlyUTF8 reports whether more characters of raw are UTF-8 than bytes are not. ASCII does not
+// count. The log of several programs can have a few bytes in another encoding.
+func isMostlyUTF8(raw []byte) bool {
+	sum := 0
+	for len(raw) > 0 {
+		_, n := utf8.DecodeRune(raw)
+		switch {
+		case n > 1:
+			sum++
+		case raw[0] >= utf8.RuneSelf:
+			sum--
+		}
+		raw = raw[n:]
+	}
+	return sum > 0
 }
 
 // xmlEncoding matches an XML declaration that names an encoding.
