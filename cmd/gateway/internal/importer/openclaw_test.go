@@ -218,7 +218,7 @@ func TestOpenClawIncludes(t *testing.T) {
 			ten: { $include: "broken.json5" },
 		}`,
 		"parts/agents.json5", `{ defaults: { $include: "../model.json5", userTimezone: "Mars" } }`,
-		"model.json5", `{ model: "p/from-a-file" }`,
+		"model.json5", `{ model: "from-a-file" }`,
 		"parts/a.json5", `{ telegram: { enabled: false }, discord: {}, whatsapp: {} }`,
 		"parts/b.json5", `{ telegram: { enabled: true } }`,
 		"parts/list.json5", `[1, 2]`,

@@ -212,8 +212,11 @@ func (s *Source) readSettings() {
 	defaults := at("agents", "defaults")
 	model := cmp.Or(at("agents", "defaults", "model").text("primary"), defaults.text("model"))
 	if model != "" {
-		_, id, _ := strings.Cut(model, "/")
-		report("agents.defaults.model", fmt.Sprintf("here: [models.main] model = %q, with its key", id))
+		if _, id, ok := strings.Cut(model, "/"); ok { // OpenClaw writes PROVIDER/MODEL
+			model = id
+		}
+		report("agents.defaults.model",
+			fmt.Sprintf("here: [models.main] model = %q, with its key", model))
 	}
 	if zone := defaults.text("userTimezone"); zone != "" {
 		report("agents.defaults.userTimezone", fmt.Sprintf("here: [gateway] timezone = %q", zone))
