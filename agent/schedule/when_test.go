@@ -454,7 +454,7 @@ func TestFindZone(t *testing.T) {
 	for name, want := range map[string]string{
 		"Europe/Berln": "did you mean Europe/Berlin?", "berlni": "did you mean Europe/Berlin?",
 		"Atlantis/Capital": "such as", "": "such as", "Local": "there is no",
-		"../etc/passwd": "no time",
+		"../etc/passwd": "no time", "CEST": "use a name", "EST": "use a name", "UTC+2": "use a name",
 	} {
 		if loc, err := FindZone(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("FindZone(%q) = %v, %v; want an error with %q", name, loc, err, want)

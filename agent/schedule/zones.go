@@ -29,6 +29,10 @@ func FindZone(name string) (*time.Location, error) {
 		cities = append(cities, city)
 	}
 	hint := "use a name such as Europe/Berlin or UTC"
+	// "CEST" does not mean Australia/West, and "UTC+2" does not mean UTC.
+	if len(name) <= 4 || strings.ContainsAny(name, "0123456789") {
+		names, cities = nil, nil
+	}
 	if meant := suggest.Name(name, names); meant != "" {
 		hint = "did you mean " + meant + "?"
 	} else if meant := suggest.Name(name, cities); meant != "" {
