@@ -198,7 +198,7 @@ type placeholder struct {
 }
 
 var (
-	gap = regexp.MustCompile(`\{\{(.*?)\}\}`)
+	gap = regexp.MustCompile(`(?s)\{\{(.*?)\}\}`)
 	// A name contains no spaces and no other syntax of Go templates.
 	placeholderText = regexp.MustCompile(`^\s*\.?([^\s.|"{}()$]+(?:\.[^\s.|"{}()$]+)*)?\s*` +
 		`(?:\|\s*("(?:[^"\\]|\\.)*"))?\s*$`)

@@ -108,6 +108,7 @@ func TestParseTemplate(t *testing.T) {
 	for text, want := range map[string]string{
 		"{{":                     "line 1: a placeholder begins with {{",
 		"a\n{{ b }} {{ c":        "line 2: a placeholder begins with {{",
+		"{{ a\nb {{ c }}":        "is not a placeholder",
 		"{{}}":                   `"{{}}" is not a placeholder`,
 		"{{ if .a }}x{{ end }}":  `"{{ if .a }}" is not a placeholder: write {{ PATH }}`,
 		"\n\n{{ a b }}":          "line 3: ",
