@@ -206,8 +206,9 @@ var (
 // Words after a time that belong to it for a person. A clock time does so after days or weeks.
 var (
 	ofDays    = plaintext.Pattern(`(?i)(?:weeks?|w|days?|d)\s*$`)
-	clockNext = plaintext.Pattern(`(?i)^(?:at\s+)?` + timePattern + `(?:\s|$)`)
-	timeNext  = plaintext.Pattern(
+	clockNext = plaintext.Pattern(`(?i)^(?:(?:on\s+)?` + dayPattern + `\s+)?(?:at\s+)?` +
+		timePattern + `(?:\s|$)`)
+	timeNext = plaintext.Pattern(
 		`(?i)^and\s+(?:at\s+)?(?:` + timePattern + `|` + weekdays + `)(?:\s|$)`)
 	clockOnly = plaintext.Pattern(`(?i)^(?:at\s+)?` + timePattern + `$`)
 	dayNext   = plaintext.Pattern(`(?i)^(?:(?:on\s+)?(?:` + dayPattern + `|` + datePattern + `)|` +

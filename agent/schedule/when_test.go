@@ -376,6 +376,7 @@ func TestParseReminder(t *testing.T) {
 	}
 	for _, text := range []string{"", "call mum in 20m", "in 20 mum", "every", "every 5s x",
 		"every day at 25:00 x", "at noon x", "9 x", "today 9:00 x", "in 2 days at 8:00 x",
+		"in 2 weeks on monday at 9:00 x", "every 2 weeks monday 9am x",
 		"every 2 days at 8:00 x", "every week at 9am x", "in 1w 8:00 x",
 		"every monday at 8:00 and friday x", "every day at 8:00 and 20:00 x",
 		"at 9:00 on monday to call mum", "9am tomorrow x", "18:00 2027-01-31 x",
