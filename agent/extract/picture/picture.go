@@ -16,6 +16,7 @@ import (
 	"image/jpeg"
 	"image/png"
 	"io"
+	"strings"
 
 	"golang.org/x/image/webp"
 )
@@ -106,7 +107,10 @@ func inspect(file []byte) (f format, err error) {
 	r := bytes.NewReader(file)
 	switch {
 	case bytes.HasPrefix(file, []byte("\xff\xd8\xff")):
-		f = format{mime: typeJPEG, decode: jpeg.Decode}
+		f = format{mime: typeJPEG, decode: func(r io.Reader) (image.Image, error) {
+			// Some cameras leave out the mark of the end.
+			return jpeg.Decode(io.MultiReader(r, strings.NewReader("\xff\xd9")))
+		}}
 		f.config, err = jpeg.DecodeConfig(r)
 		scan := scanJPEG(file)
 		if err == nil && scan.passes > maxPasses {

@@ -125,6 +125,7 @@ func decoded(t *testing.T, data []byte, mime string) image.Image {
 func TestFitsAlready(t *testing.T) {
 	// A segment of the kind JPG0, which Go's decoder does not know, before the end of the picture.
 	rare := jpegOf(t, corners(40, 20))
+	endless := bytes.Clone(rare[:len(rare)-2])
 	rare = append(rare[:len(rare)-2], "\xff\xf0\x00\x02\xff\xd9"...)
 	for name, tt := range map[string]struct {
 		file []byte
@@ -133,6 +134,7 @@ func TestFitsAlready(t *testing.T) {
 		"jpeg":      {jpegOf(t, corners(40, 20)), "image/jpeg"},
 		"png":       {pngOf(t, corners(40, 20)), "image/png"},
 		"rare jpeg": {rare, "image/jpeg"},
+		"no end":    {endless, "image/jpeg"},
 		"upright jpeg": {
 			turned(jpegOf(t, corners(40, 20)), binary.BigEndian, 1), "image/jpeg"},
 	} {
