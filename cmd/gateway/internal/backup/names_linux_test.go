@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -132,4 +133,38 @@ func asNobody(t *testing.T, dir string, fn func()) {
 		fn()
 	}()
 	<-done
+}
+
+// A folder whose path is too long for the system is left out. A command can nest folders without a
+// limit, because it can change into each of them.
+func TestTooDeep(t *testing.T) {
+	from, to := newHome(t).fill(), newHome(t)
+	from.write("workspace/z", "behind the folder")
+	want := from.files()
+	delete(want, "media/tg/7/half.part")
+	delete(want, "workspace/.gateway-ABC.tmp")
+	dir, err := os.OpenRoot(from.path("workspace"))
+	for name := strings.Repeat("d", 200); err == nil && len(dir.Name()) < 6000; {
+		above := dir
+		if err = above.Mkdir(name, 0o700); err == nil {
+			dir, err = above.OpenRoot(name)
+		}
+		err = errors.Join(err, above.Close())
+	}
+	if err = errors.Join(err, dir.Close()); err != nil {
+		t.Fatal(err)
+	}
+	done, err := to.restore(from.backup(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := to.files()
+	maps.DeleteFunc(got, func(name, _ string) bool { return strings.HasPrefix(name, "workspace/ddd") })
+	if !maps.Equal(got, want) {
+		t.Errorf("restored\n%v\nwant\n%v", got, want)
+	}
+	skipped := done.Manifest.Skipped
+	if len(skipped) != 1 || !strings.HasPrefix(skipped[0], "workspace/ddd") {
+		t.Errorf("left out are %q, want the folder that is too deep", skipped)
+	}
 }

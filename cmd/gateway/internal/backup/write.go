@@ -292,18 +292,19 @@ func (s *stage) copyFolder(ctx context.Context, p Part, name, to string) error {
 		target := filepath.Join(to, filepath.FromSlash(name))
 		switch {
 		case d.IsDir():
-			return os.MkdirAll(target, 0o700)
+			err = os.MkdirAll(target, 0o700)
 		case !d.Type().IsRegular():
-			s.skip(path.Join(p.Name, name))
-			return nil
+			err = errIrregular
+		default:
+			err = s.copyBelow(ctx, p, root, name, target)
 		}
-		err = s.copyBelow(ctx, p, root, name, target)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil
-		case isClosed(p, err), errors.Is(err, errIrregular):
+		case isClosed(p, err), errors.Is(err, errIrregular),
+			errors.Is(err, syscall.ENAMETOOLONG): // commands can nest folders without a limit
 			s.skip(path.Join(p.Name, name))
-			return nil
+			return leave(d)
 		}
 		return err
 	})
