@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
@@ -64,6 +65,40 @@ func TestFindFails(t *testing.T) {
 		if s, err := Find(t.Context(), o); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("Find(%+v) = %v, %v; want %v", o, s, err, ErrUnavailable)
 		}
+	}
+}
+
+// A self-test removes what a killed process has left of another one, unless that may still run.
+func TestSelfTestLeftovers(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	old, fresh, other := filepath.Join(os.TempDir(), "gateway-sandbox-test-1"),
+		filepath.Join(os.TempDir(), "gateway-sandbox-test-2"),
+		filepath.Join(os.TempDir(), "gateway-sandbox-3")
+	for _, dir := range []string{old, fresh, other} {
+		if err := os.MkdirAll(filepath.Join(dir, "inside"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	longAgo := time.Now().Add(-time.Hour)
+	err := errors.Join(os.Chtimes(old, longAgo, longAgo), os.Chtimes(other, longAgo, longAgo))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trial, err := newTrial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(os.TempDir())
+	if err = errors.Join(err, trial.close()); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range left {
+		names = append(names, filepath.Join(os.TempDir(), e.Name()))
+	}
+	want := []string{fresh, other, trial.dir}
+	if slices.Sort(want); !slices.Equal(names, want) {
+		t.Errorf("there are %q, want %q", names, want)
 	}
 }
 

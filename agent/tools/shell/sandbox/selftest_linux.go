@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -56,8 +57,19 @@ type finding struct {
 	Files      []int    // open files beside the three standard ones
 }
 
+// trialPattern is the pattern for the names of trials in the temporary folder.
+const trialPattern = "gateway-sandbox-test-*"
+
+// newTrial creates a trial. It first removes trials that a killed process has left.
 func newTrial() (*trial, error) {
-	dir, err := os.MkdirTemp("", "gateway-sandbox-test-")
+	left, _ := fs.Glob(os.DirFS(os.TempDir()), trialPattern) // a bad folder fails below
+	for _, name := range left {
+		old := filepath.Join(os.TempDir(), name)
+		if info, err := os.Lstat(old); err == nil && time.Since(info.ModTime()) > 2*testTimeout {
+			_ = os.RemoveAll(old) // it may belong to another user
+		}
+	}
+	dir, err := os.MkdirTemp("", trialPattern)
 	if err != nil {
 		return nil, err
 	}
