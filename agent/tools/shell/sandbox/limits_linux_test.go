@@ -4,16 +4,20 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A greedyCommand is a command that uses more than its limits allow.
@@ -67,6 +71,10 @@ func TestLimits(t *testing.T) {
 			want: []string{LimitFileSize}},
 		{name: "files", argv: probing("many", "WS", "60", "1000000"),
 			limits: Limits{Memory: -1, Disk: 20 << 20}, want: []string{LimitDisk}},
+		{name: "files that are too deep for a path", limits: Limits{Memory: -1, Disk: 20 << 20},
+			want: []string{LimitDisk},
+			argv: shell(`d=$(printf %0200d 0); for i in $(seq 30); do mkdir $d && cd -P $d || exit 3; ` +
+				`done; for i in 1 2 3 4 5 6; do head -c 10M /dev/zero > f$i || exit 3; done; sleep $HOLD`)},
 		{name: "small files", argv: probing("many", "WS", "1000", "1"),
 			limits: Limits{Memory: -1, Files: 200}, want: []string{LimitFiles}},
 		{name: "files without names", argv: probing("unlinked", "WS", "60"),
@@ -123,8 +131,8 @@ func (g *greedyCommand) starve(t *testing.T, s *Sandbox) {
 	if !ok || o.Err != "" {
 		t.Errorf("it ended with %+v, want one of the limits %q\n%s", o, g.want, output)
 	}
-	if n := size(t, w.ws); g.max > 0 && n > g.max {
-		t.Errorf("it left %d bytes, want %d at most", n, g.max)
+	if g.max > 0 && size(t, w.ws) > g.max {
+		t.Errorf("it left %d bytes, want %d at most", size(t, w.ws), g.max)
 	}
 	if pids := left(w.dir); len(pids) > 0 {
 		t.Errorf("the processes %d are left", pids)
@@ -143,6 +151,47 @@ func (g *greedyCommand) feed(t *testing.T) {
 	output, o := run(t, find(t, None), spec)
 	if o.Exit != 0 || o.Limit != "" || o.Err != "" || strings.HasPrefix(output, held) {
 		t.Errorf("without limits it ended with %+v\n%s", o, output)
+	}
+}
+
+// If a command has taken the permissions of a folder away, what the disk has lost counts instead of
+// the files in it.
+func TestClosedFolder(t *testing.T) {
+	dir, err := os.MkdirTemp("", "gateway-test-") // another user can reach this folder
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // an error leaves it to the system
+	closed := filepath.Join(dir, "closed")
+	err = errors.Join(os.Chmod(dir, 0o755), os.MkdirAll(filepath.Join(closed, "below"), 0o755))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := space{1 << 40, 1 << 40}
+	written := func(mode os.FileMode) (sum space) {
+		if err := os.Chmod(closed, mode); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if os.Geteuid() == 0 { // permissions do not matter to root
+				runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+				_ = unix.Setfsuid(65534)
+			}
+			w := watch{folders: []string{dir}, begun: time.Now()}
+			sum = w.written(nil, lost)
+		}()
+		<-done
+		return sum
+	}
+	for _, mode := range []os.FileMode{0, 0o444} {
+		if sum := written(mode); sum != lost {
+			t.Errorf("with the mode %#o %+v were written, want %+v", mode, sum, lost)
+		}
+	}
+	if sum := written(0o755); sum.bytes == lost.bytes || sum.files != 3 {
+		t.Errorf("in an open folder %+v were written, want three files", sum)
 	}
 }
 

@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -32,7 +33,7 @@ type watch struct {
 	folders []string
 	begun   time.Time
 	disk    time.Time // last measurement of the folders
-	free    []space   // of the folders' file systems, at the start or after the last count
+	free    []space   // of the folders' file systems, at the start
 	seen    []int     // processes whose limits are set
 	rlimits map[int]unix.Rlimit
 	open    int // files that this process has open before it is confined
@@ -40,6 +41,10 @@ type watch struct {
 
 // A space is an amount of free or used storage.
 type space struct{ bytes, files int64 }
+
+func (s space) max(other space) space {
+	return space{max(s.bytes, other.bytes), max(s.files, other.files)}
+}
 
 // slack is how many bytes a command may write although the disk is too full.
 const slack = 16 << 20
@@ -204,14 +209,15 @@ func (w *watch) exactMemory(pids []int) (sum int64) {
 // measureDisk returns the disk limit that is exceeded, or "". It counts written files only if the
 // file systems have less free space than before, because counting many files is slow.
 func (w *watch) measureDisk(pids []int) string {
-	less := false
+	less, lost := false, space{}
 	for i, folder := range w.folders {
 		now := freeOn(folder)
 		d := space{w.free[i].bytes - now.bytes, w.free[i].files - now.files}
 		// Other programs may fill the disk too, and a command that only removes files may go on.
-		if now.bytes < w.limits.KeepFree && d.bytes > slack && w.written(pids).bytes > slack {
+		if now.bytes < w.limits.KeepFree && d.bytes > slack && w.written(pids, d).bytes > slack {
 			return LimitFree
 		}
+		lost = lost.max(d)
 		if w.limits.Disk >= 0 && d.bytes > w.limits.Disk/4 ||
 			w.limits.Files >= 0 && d.files > int64(w.limits.Files/4) {
 			less = true
@@ -220,7 +226,7 @@ func (w *watch) measureDisk(pids []int) string {
 	if !less {
 		return ""
 	}
-	used := w.written(pids)
+	used := w.written(pids, lost)
 	switch {
 	case w.limits.Disk >= 0 && used.bytes > w.limits.Disk:
 		return LimitDisk
@@ -231,8 +237,10 @@ func (w *watch) measureDisk(pids []int) string {
 }
 
 // written returns the size and number of files that were changed since the start. It includes
-// deleted files that are still open.
-func (w *watch) written(pids []int) (sum space) {
+// deleted files that are still open. A command can hide files where no path leads to them: in a
+// folder that is too deep, or below one without permissions. If it has hidden some, written returns
+// at least lost, by which the file systems have less free space.
+func (w *watch) written(pids []int, lost space) (sum space) {
 	seen := make(map[[2]uint64]bool) // files by device and inode
 	count := func(stat *unix.Stat_t) {
 		id := [2]uint64{stat.Dev, stat.Ino}
@@ -243,14 +251,23 @@ func (w *watch) written(pids []int) (sum space) {
 			sum.files++
 		}
 	}
+	hidden := false
 	for _, folder := range w.folders {
-		_ = filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		_ = filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
 			var stat unix.Stat_t
-			if err == nil && unix.Lstat(path, &stat) == nil {
+			switch failed := unix.Lstat(path, &stat); {
+			case failed == unix.ENAMETOOLONG, failed == unix.EACCES:
+				hidden = true
+			case failed == nil && err == nil:
 				count(&stat)
+			case failed == nil: // a folder of another user can't be the command's
+				hidden = hidden || errors.Is(err, unix.EACCES) && int(stat.Uid) == os.Geteuid()
 			}
-			return nil // skip files that can't be read
+			return nil // the file may have been removed
 		})
+	}
+	if hidden {
+		sum = sum.max(lost)
 	}
 	for _, pid := range pids {
 		dir := "/proc/" + strconv.Itoa(pid) + "/fd/"

@@ -154,8 +154,8 @@ func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with backu
 		if name == ownLink {
 			continue
 		}
-		cmd.PrintErrf("Left out, because it is not a regular file, can't be read, or has a name that is "+
-			"not UTF-8: %s\n", display.Lines(name))
+		cmd.PrintErrf("Left out, because it is not a regular file, can't be read, has a name that is "+
+			"not UTF-8, or is too deep: %s\n", display.Lines(name))
 	}
 	return nil
 }
