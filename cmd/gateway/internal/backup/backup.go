@@ -97,10 +97,12 @@ func (m *Manifest) Size() (n int64) {
 
 const (
 	manifestName = "manifest.json"
-	maxManifest  = 256 << 20 // bytes
 	maxEntries   = 1_000_000
 	maxSkipped   = 20 // names
 )
+
+// maxManifest is the maximum size of the manifest in bytes. Tests lower it.
+var maxManifest int64 = 256 << 20
 
 // Errors that callers can test for.
 var (

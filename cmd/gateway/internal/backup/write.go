@@ -135,6 +135,10 @@ func (s *stage) pack(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if int64(len(text)) > maxManifest { // Restore would refuse the archive
+		return fmt.Errorf("the list of the %d files and their paths has more than %d MB",
+			len(s.manifest.Entries), maxManifest>>20)
+	}
 	err = out.WriteHeader(&tar.Header{Name: manifestName, Mode: 0o600, Size: int64(len(text)),
 		ModTime: s.manifest.Created, Typeflag: tar.TypeReg})
 	if err == nil {
