@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -244,3 +246,52 @@ func TestUnlinkedInSharedConversation(t *testing.T) {
 		w.wantAnswers("a", "hi", "yes")
 	})
 }
+
+// exportFunc is a handler of /export.
+type exportFunc func(t *background.Task) (background.Outcome, error)
+
+func (f exportFunc) Do(_ context.Context, t *background.Task) (background.Outcome, error) {
+	return f(t)
+}
+
+// Two people are unlinked while one of them waits for an export, which runs or is tried again
+// later. It has the data of the other one, so the chat does not get it.
+func TestUnlinkedWhileExported(t *testing.T) {
+	t.Parallel()
+	for _, fails := range []bool{false, true} {
+		t.Run(fmt.Sprint(fails), func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(w *world) {
+				release, runs := make(chan struct{}), 0
+				w.opts.Export = exportFunc(func(t *background.Task) (background.Outcome, error) {
+					if runs++; runs == 1 && fails {
+						return background.Outcome{}, errors.New("not yet")
+					}
+					<-release
+					if t.Notice == nil {
+						return background.Outcome{}, nil
+					}
+					out := *t.Notice
+					out.Text = secret
+					return background.Outcome{Send: &out}, nil
+				})
+				w.model.Queue(llmtest.Say("hi"))
+				w.start()
+				w.put(w.ofPerson("a", secret))
+				w.put(w.ofPerson("b", "/export"))
+				w.unlinks()
+				close(release)
+				w.sleep(time.Hour)
+				w.wantQuiet()
+				told := w.texts("b")
+				if n := len(told); n == 0 || told[n-1] != saySeparated || slices.Contains(told, secret) {
+					t.Errorf("chat b was told %q, want %q at the end", told, saySeparated)
+				}
+			})
+		})
+	}
+}
+
+// saySeparated is what people are told about work that an unlink has ended.
+const saySeparated = "I have stopped working on this, because your accounts were separated. " +
+	"Please ask me again."

@@ -290,18 +290,18 @@ func (r *Runner) handle(ctx context.Context, t *Task) (o Outcome, err error) {
 
 // end stores the outcome of t.
 func (r *Runner) end(tx *store.Tx, t *Task, o Outcome) error {
-	err := r.tasks.Exists(tx, t)
+	notice, err := r.tasks.NoticeOf(tx, t)
 	if errors.Is(err, ErrGone) {
 		return nil
 	}
-	if err == nil && t.Notice != nil && o.Text != "" {
-		out := *t.Notice
+	if err == nil && notice != nil && o.Text != "" {
+		out := *notice
 		out.Text = o.Text
 		if err = r.Outbox.Put(tx, out, r.Now()); err == nil {
 			err = r.tasks.MarkNotified(tx, t)
 		}
 	}
-	if err == nil && o.Send != nil {
+	if taken := t.Notice != nil && notice == nil; err == nil && o.Send != nil && !taken {
 		err = r.Outbox.Put(tx, *o.Send, r.Now())
 	}
 	switch {
@@ -319,8 +319,15 @@ func (r *Runner) postpone(ctx context.Context, t *Task, cause error) error {
 	r.Logger.WarnContext(ctx, "background task postponed", "kind", t.Kind, "scope", t.Scope,
 		"session", t.Session, "attempt", t.Attempts+1, "wait", wait, "err", cause)
 	return commit(ctx, r.DB, func(tx *store.Tx) error {
-		if t.Notice != nil && t.Attempts == 0 {
-			out := *t.Notice
+		notice, err := r.tasks.NoticeOf(tx, t)
+		if errors.Is(err, ErrGone) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if notice != nil && t.Attempts == 0 {
+			out := *notice
 			out.Text = "That has not worked yet. I will try again later. " + r.Texts.Explain(cause)
 			if err := r.Outbox.Put(tx, out, r.Now()); err != nil {
 				return err

@@ -115,6 +115,15 @@ func separateChat(tx *store.Tx, a bus.Address, from, to int64, now time.Time) er
 	if err := endShared(tx, a, from, now); err != nil {
 		return err
 	}
+	// The outcome of a task would bring words of that memory into the chat.
+	waiting, err := Store{}.TakeNotices(tx, memory.OfPerson(from), a)
+	for i := 0; i < len(waiting) && err == nil; i++ {
+		waiting[i].Text = saySeparated
+		err = bus.NewOutbox().Put(tx, waiting[i], now)
+	}
+	if err != nil {
+		return err
+	}
 	keys, err := session.OfChat(tx, a)
 	for i := 0; i < len(keys) && err == nil; i++ {
 		var s session.Summary
@@ -129,7 +138,7 @@ func separateChat(tx *store.Tx, a bus.Address, from, to int64, now time.Time) er
 	return bus.MovePerson(tx, a, from, to)
 }
 
-// saySeparated is the answer to a message whose turn a [Separation] has ended.
+// saySeparated is the answer to a message whose turn or task a [Separation] has ended.
 const saySeparated = "I have stopped working on this, because your accounts were separated. " +
 	"Please ask me again."
 

@@ -166,15 +166,40 @@ func (Store) Save(tx *store.Tx, c *Task, state []byte) error {
 // to another scope, where it runs again from the beginning.
 var ErrGone = errors.New("the task no longer exists")
 
-// Exists returns nil if c still exists, or [ErrGone].
-func (Store) Exists(tx *store.Tx, c *Task) error {
-	var id int64
-	err := tx.QueryRow("SELECT id FROM chores WHERE id = $1 AND scope = $2", c.ID, string(c.Scope)).
-		Scan(&id)
+// NoticeOf returns the message to the person who waits for c, still without text, or nil if nobody
+// waits any more. It reports [ErrGone] if c no longer exists.
+func (Store) NoticeOf(q store.Queryer, c *Task) (*bus.OutboundMessage, error) {
+	var tell string
+	err := q.QueryRow("SELECT tell FROM chores WHERE id = $1 AND scope = $2", c.ID,
+		string(c.Scope)).Scan(&tell)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrGone
 	}
-	return store.Wrap(err, "background: read %s", c.Kind)
+	if err != nil || tell == "" {
+		return nil, store.Wrap(err, "background: read %s", c.Kind)
+	}
+	return c.Notice, nil
+}
+
+// TakeNotices removes the messages to a chat from the tasks of a scope, and returns them. Nobody in
+// the chat hears of the end of these tasks any more, even if they run already.
+func (Store) TakeNotices(
+	tx *store.Tx, s memory.Scope, chat bus.Address,
+) (list []bus.OutboundMessage, err error) {
+	tasks, err := store.Collect(tx, "background: read", func(scan store.Scan, c *Task) error {
+		if err := scan(&c.ID, &c.tell); err != nil {
+			return err
+		}
+		_ = json.Unmarshal([]byte(c.tell), &c.Notice) // one that can't be read is never sent
+		return nil
+	}, "SELECT id, tell FROM chores WHERE scope = $1 AND tell <> '' ORDER BY id", string(s))
+	for i := 0; i < len(tasks) && err == nil; i++ {
+		if out := tasks[i].Notice; out != nil && ChatOf(out.To) == chat {
+			list = append(list, *out)
+			err = Store{}.ClearNotice(tx, tasks[i].ID)
+		}
+	}
+	return list, err
 }
 
 // MarkNotified records that the person who waits for c has an answer. It does not cover a person

@@ -194,8 +194,8 @@ func TestMoveOfWhatIsUnderWay(t *testing.T) {
 	c := l.due(0, 1)[0]
 	l.tx(func(tx *store.Tx) error { return l.Move(tx, "chat-test+a", "person-1") })
 	for name, do := range map[string]func(tx *store.Tx) error{
-		"Save":   func(tx *store.Tx) error { return l.Save(tx, &c, []byte("far")) },
-		"Exists": func(tx *store.Tx) error { return l.Exists(tx, &c) },
+		"Save":     func(tx *store.Tx) error { return l.Save(tx, &c, []byte("far")) },
+		"NoticeOf": func(tx *store.Tx) error { _, err := l.NoticeOf(tx, &c); return err },
 	} {
 		if err := l.db.Tx(t.Context(), do); !errors.Is(err, background.ErrGone) {
 			t.Errorf("%s = %v, want %v", name, err, background.ErrGone)
