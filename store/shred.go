@@ -119,12 +119,7 @@ func (db *DB) scrubSome(ctx context.Context, pages []int64, size int64) error {
 
 // scrubbed returns a page with its unused space overwritten, and whether that changed anything.
 func scrubbed(q Queryer, n, size int64) (data []byte, changed bool, err error) {
-	// From page 2 on, pointer map pages come at regular distances.
-	if every := size/5 + 1; n >= 2 && (n-2)%every == 0 {
-		return nil, false, nil
-	}
-	const lockByte = 1 << 30 // SQLite never uses the page with this byte
-	if n == lockByte/size+1 {
+	if !hasCells(n, size) {
 		return nil, false, nil
 	}
 	rows, err := q.Query("SELECT data FROM sqlite_dbpage WHERE pgno = $1", n)
@@ -140,6 +135,18 @@ func scrubbed(q Queryer, n, size int64) (data []byte, changed bool, err error) {
 	}
 	changed = scrubPage(data, n == 1)
 	return data, changed, rows.Err()
+}
+
+// hasCells reports whether a page of this number can be a b-tree page. From page 2 on, pointer map
+// pages come at regular distances. SQLite never uses the page with the lock byte: a pointer map
+// whose turn it is there is on the next page. With pages of 1024 bytes that is so.
+func hasCells(n, size int64) bool {
+	const lockByte = 1 << 30
+	every, lock := size/5+1, lockByte/size+1
+	if n == lock+1 && (lock-2)%every == 0 {
+		return false
+	}
+	return n != lock && (n < 2 || (n-2)%every != 0)
 }
 
 // scrubPage overwrites the unused space of a b-tree page and reports whether that changed anything.

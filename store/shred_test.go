@@ -163,3 +163,27 @@ func TestShredMixed(t *testing.T) {
 		}
 	}
 }
+
+// A pointer map page is never taken for a b-tree page, also behind the page with the lock byte,
+// which SQLite leaves out: page 1048577 of a database with pages of 1024 bytes.
+func TestPointerMaps(t *testing.T) {
+	for size := int64(512); size <= 1<<16; size *= 2 {
+		lock := int64(1<<30)/size + 1
+		maps := map[int64]bool{lock: true}
+		// See ptrmapPageno in SQLite's btree.c.
+		for n := int64(2); n < lock+size; n += size/5 + 1 {
+			if n == lock {
+				maps[n+1] = true
+			}
+			maps[n] = true
+		}
+		for n := max(lock-size, 1); n < lock+size; n++ {
+			if got := hasCells(n, size); got == maps[n] {
+				t.Errorf("page %d of %d bytes can be a b-tree page: %t, want %t", n, size, got, !got)
+			}
+		}
+	}
+	if hasCells(1048578, 1024) { // seen in a database of 1.1 GB
+		t.Error("page 1048578 can be a b-tree page, and is a pointer map")
+	}
+}
