@@ -69,7 +69,7 @@ func (w *world) order(chat int64, line string) {
 func TestKillTools(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: followOrders, sandbox: "auto",
-		agent: "queue_mode = \"followup\"\nwaiting = 1000"}) // turns are slower than kills on a busy machine
+		agent: "queue_mode = \"followup\"\nwaiting = 1000"}) // a busy machine is slow
 	const chats = 4
 	said := make(map[string]int64)
 	tired := false
