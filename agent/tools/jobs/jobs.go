@@ -315,10 +315,33 @@ func (k jobTools) own(q store.Queryer, c tool.Call, a arguments) (schedule.Job, 
 	if err == nil && !j.MayChange(c.Address, c.Sender, c.Person, c.Role) {
 		err = refuse("only the person who set up job %d, or an admin, may change it; tell the user", a.ID)
 	}
-	if err == nil && c.Proactive && j.Session() != c.Session {
-		err = refuse("nobody has asked for this: a scheduled run may end only its own job")
+	if err == nil && c.Proactive {
+		var own bool
+		if own, err = isRunOf(q, c, &j); err == nil && !own {
+			err = refuse("nobody has asked for this: a scheduled run may end only its own job")
+		}
 	}
 	return j, err
+}
+
+// isRunOf reports whether a call comes from a run of j. In the session of a conversation it may be
+// a run beside another one of j that waits for somebody.
+func isRunOf(q store.Queryer, c tool.Call, j *schedule.Job) (bool, error) {
+	switch s := c.Session; {
+	case s.Job != 0:
+		return s.Job == j.ID && s.Task == "", nil
+	case s.Task != "" || s.Hook != "" || j.OwnSession || c.Address != j.To:
+		return false, nil
+	case s.Run != 0:
+		_, r, err := schedule.RunOf(q, s.Run)
+		if errors.Is(err, schedule.ErrNone) { // it was erased
+			return false, nil
+		}
+		return r.Job == j.ID, err
+	}
+	runs, err := schedule.Runs(q, j.ID)
+	running := func(r schedule.Run) bool { return r.State == schedule.Running }
+	return slices.ContainsFunc(runs, running), err
 }
 
 // change replaces the parts of a job that a names. A zone without a time moves the clock times of

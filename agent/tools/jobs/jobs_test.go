@@ -188,6 +188,38 @@ func TestProactive(t *testing.T) {
 	f.want(run, `{"action":"remove","id":1}`, "Removed job 1") // a run may end its own job
 }
 
+// A run in the session of the conversation, or beside it, may end its own job and no other.
+func TestRunInChatEndsItsJob(t *testing.T) {
+	f := newFixture(t)
+	const add = `{"action":"add","text":"look","every":"1h","kind":"task","session":"chat"}`
+	for range 3 {
+		f.call(ada, add)
+	}
+	err := f.db.Tx(t.Context(), func(tx *store.Tx) error {
+		for id := range int64(2) {
+			if err := f.store.RunNow(tx, id+1, f.now); err != nil {
+				return err
+			}
+		}
+		// The scheduler would put the messages into the inbox.
+		if _, err := tx.Exec("UPDATE runs SET try_ms = 0"); err != nil {
+			return err
+		}
+		_, err := schedule.BeginRun(tx, 1, f.now)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := ada
+	run.Proactive, run.Session = true, bustest.Session("test/g")
+	f.want(run, `{"action":"remove","id":2}`, "Refused: nobody has asked for this") // not running
+	f.want(run, `{"action":"pause","id":1}`, "Paused: job 1")
+	run.Session = run.Session.OfRun(2)
+	f.want(run, `{"action":"remove","id":3}`, "Refused: nobody has asked for this")
+	f.want(run, `{"action":"remove","id":2}`, "Removed job 2")
+}
+
 func TestRefuses(t *testing.T) {
 	f := newFixture(t)
 	long := strings.Repeat("x", 8001)
