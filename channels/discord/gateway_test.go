@@ -63,6 +63,14 @@ func TestTrouble(t *testing.T) {
 			w.DropOnResume(1)
 			w.Drop()
 		}, check: resumed},
+		{name: "invalid sequence of a resume", upset: func(w *world) {
+			w.CloseOnResume(4007, 1)
+			w.Drop()
+		}, check: identified},
+		{name: "unknown error of a resume", upset: func(w *world) {
+			w.CloseOnResume(4000, 1)
+			w.Drop()
+		}, check: resumed},
 		{name: "op 7 first after a resume", opts: quick, upset: func(w *world) {
 			w.ReconnectOnResume(1)
 			w.Drop()

@@ -74,7 +74,7 @@ type gatewayFaults struct {
 	mute     bool // heartbeats are not acknowledged
 	frozen   bool // nothing is sent
 	refuse   []int
-	onResume []int // operations that answer the next RESUMEs, or silence
+	onResume []int // operations that answer the next RESUMEs, or close codes, or silence
 	unquoted bool  // replies lack the message to which they reply
 
 	starts int       // sessions that the bot may still begin before reset
@@ -320,11 +320,13 @@ func (s *Server) resume(c *conn, data json.RawMessage) int {
 	if len(s.gateway.onResume) > 0 {
 		op := s.gateway.onResume[0]
 		s.gateway.onResume = s.gateway.onResume[1:]
-		switch op {
-		case silence:
+		switch {
+		case op == silence:
 			s.end(c, 0)
 			return 0
-		case opInvalidSession:
+		case op >= 4000:
+			return op
+		case op == opInvalidSession:
 			delete(s.sessions, d.ID)
 		}
 		s.send(c, op, false)

@@ -83,6 +83,9 @@ func (s *Server) ReconnectOnResume(n int) { s.onResume(opReconnect, n) }
 // resumed.
 func (s *Server) DropOnResume(n int) { s.onResume(silence, n) }
 
+// CloseOnResume closes the connections of the next n resuming bots with a code.
+func (s *Server) CloseOnResume(code, n int) { s.onResume(code, n) }
+
 func (s *Server) onResume(op, n int) {
 	s.change(func() { s.gateway.onResume = slices.Repeat([]int{op}, n) })
 }
