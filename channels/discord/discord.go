@@ -91,7 +91,7 @@ type Options struct {
 	Queue       int           // maximum number of events waiting to be stored; default 1000
 	OpenTimeout time.Duration // time limit for connecting to the gateway; default 30s
 	Silence     time.Duration // until a silent connection is given up; default 103s, 2.5 heartbeats
-	Postpone    time.Duration // time until an unreadable channel is retried; default 30s
+	Postpone    time.Duration // longest pause before another try to read or resume; default 30s
 }
 
 // New returns a Channel for the bot with the given token. name is the account's name in the

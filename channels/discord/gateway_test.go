@@ -44,7 +44,7 @@ func TestTrouble(t *testing.T) {
 		name  string
 		opts  *discord.Options // nil for the times of the real Discord
 		upset func(*world)
-		after func(*world) // called after the second message was written; may be nil
+		after func(testing.TB, *world) // called after the second message was written; may be nil
 		check func(*world) string
 	}{
 		{name: "drop", upset: func(w *world) { w.Drop() }, check: resumed},
@@ -81,7 +81,7 @@ func TestTrouble(t *testing.T) {
 			return "the library was not stuck"
 		}},
 		{name: "silence", opts: quick, upset: func(w *world) { w.Freeze(true) },
-			after: func(w *world) {
+			after: func(_ testing.TB, w *world) {
 				w.Drop()
 				time.Sleep(time.Second)
 				w.Freeze(false)
@@ -89,16 +89,24 @@ func TestTrouble(t *testing.T) {
 		{name: "zombie", opts: &discord.Options{
 			OpenTimeout: 3 * time.Second, Silence: 2 * time.Second,
 		}, upset: func(w *world) { w.Freeze(true) },
-			after: func(w *world) {
-				for !strings.Contains(strings.Join(w.in.States(), "\n"), "no sign of life") {
-					time.Sleep(time.Millisecond)
-				}
+			after: func(t testing.TB, w *world) {
+				w.wait(t, "silence", func() bool {
+					return strings.Contains(strings.Join(w.in.States(), "\n"), "no sign of life")
+				})
 				w.Freeze(false)
 			}, check: resumed},
-		{name: "outage", upset: func(w *world) { w.SetOutage(true) }, after: func(w *world) {
-			time.Sleep(1500 * time.Millisecond)
-			w.SetOutage(false)
-		}},
+		{name: "outage", opts: &discord.Options{Postpone: 50 * time.Millisecond},
+			upset: func(w *world) { w.SetOutage(true) }, after: func(t testing.TB, w *world) {
+				w.wait(t, "attempts", func() bool {
+					return strings.Count(w.log.String(), "session not resumed") > 5
+				})
+				w.SetOutage(false)
+			}, check: resumed},
+		{name: "no answer to a resume", opts: &discord.Options{OpenTimeout: 5 * time.Second},
+			upset: func(w *world) {
+				w.Inject(discordtest.Fault{Method: "gateway", Effect: discordtest.Hang, Times: 1})
+				w.Drop()
+			}, check: resumed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -111,7 +119,7 @@ func TestTrouble(t *testing.T) {
 			w.Say(direct, person, "two")
 			w.Say(direct, person, "three")
 			if tt.after != nil {
-				tt.after(w)
+				tt.after(t, w)
 			}
 			w.received(t, 4)
 			w.Say(direct, person, "four")

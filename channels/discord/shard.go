@@ -30,9 +30,12 @@ type shard struct {
 	alive atomic.Bool
 }
 
-// resumeWaits are the pauses before the attempts to resume a session. Discord keeps a session for a
-// few minutes. After a longer outage the missed messages are read again.
-var resumeWaits = [...]time.Duration{0, time.Second, 3 * time.Second, 10 * time.Second}
+// Discord keeps a session for a few minutes. Whoever resumes it in that time receives all missed
+// events. After a longer outage the missed messages are read again, as far as that is possible.
+const (
+	resumeTime = 3 * time.Minute // without a connection, until a new session begins
+	maxBroken  = 4               // connections that end before the session is resumed
+)
 
 // If more than maxShort connections in a row end within shortLife, something is wrong with the
 // session, although it can be resumed. Then a new one begins after a pause.
@@ -107,22 +110,25 @@ func (s *shard) event(e *discordgo.Event) {
 
 // resume opens the session again. It ends early only if an answer makes further attempts useless.
 func (s *shard) resume(ctx context.Context) error {
-	var err error
-	for _, wait := range resumeWaits {
-		if !channels.Sleep(ctx, wait) {
-			return ctx.Err()
-		}
-		err = s.open(ctx)
-		// A close code above 4000 means that the session is over or the bot is refused. 4000 is an
-		// unknown error, and the library reports a broken connection as code 1006.
+	began, wait, broken := time.Now(), time.Duration(0), 0
+	for channels.Sleep(ctx, wait) {
+		err := s.open(ctx)
 		_, final := errors.AsType[*channels.AccountError](err)
 		closed, ok := errors.AsType[*websocket.CloseError](err)
-		over := ok && closed.Code > 4000
+		if ok {
+			broken++
+		}
+		// A close code above 4000 means that the session is over or the bot is refused. 4000 is an
+		// unknown error, and the library reports a broken connection as code 1006.
+		over := ok && closed.Code > 4000 || broken >= maxBroken || time.Since(began) > resumeTime
 		if err == nil || final || over || errors.Is(err, errStuck) || ctx.Err() != nil {
 			return err
 		}
+		s.c.log.InfoContext(ctx, "session not resumed", "account", s.c.name, "shard", s.id, "err", err)
+		s.in.Report(channels.Disconnected, err.Error())
+		wait = min(max(2*wait, time.Second), s.c.opts.Postpone)
 	}
-	return err
+	return ctx.Err()
 }
 
 // open makes the library connect and begin or resume the session. It gives up after a time limit:
@@ -142,10 +148,13 @@ func (s *shard) open(ctx context.Context) error {
 	}()
 	if !s.opened(ctx, done) {
 		s.cut()
-		if !within(endTime, done) {
+		switch {
+		case !within(endTime, done):
 			s.c.log.WarnContext(ctx, "session abandoned: the library is stuck", "account", s.c.name)
-		} else if err == nil { // just in time
+		case err == nil: // just in time
 			s.await()
+		default: // the network does not answer
+			return cmp.Or(ctx.Err(), s.classify(err))
 		}
 		return cmp.Or(ctx.Err(), errStuck)
 	}
