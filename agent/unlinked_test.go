@@ -254,8 +254,9 @@ func (f exportFunc) Do(_ context.Context, t *background.Task) (background.Outcom
 	return f(t)
 }
 
-// Two people are unlinked while one of them waits for an export, which runs or is tried again
-// later. It has the data of the other one, so the chat does not get it.
+// An owner unlinks an account while its person waits for an export. The export is running, or it
+// has failed and waits for the next attempt. It has the data of both accounts, so the chat must not
+// get it.
 func TestUnlinkedWhileExported(t *testing.T) {
 	t.Parallel()
 	for _, fails := range []bool{false, true} {

@@ -81,9 +81,9 @@ func TestTrouble(t *testing.T) {
 			return "the library was not stuck"
 		}},
 		{name: "silence", opts: quick, upset: func(w *world) { w.Freeze(true) },
-			after: func(_ testing.TB, w *world) {
+			after: func(t testing.TB, w *world) {
 				w.Drop()
-				time.Sleep(time.Second)
+				w.wait(t, "attempt to resume", func() bool { return w.Calls("gateway") > 1 })
 				w.Freeze(false)
 			}, check: nil},
 		{name: "zombie", opts: &discord.Options{
