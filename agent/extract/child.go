@@ -40,7 +40,8 @@ func Main(more map[string]Func) int {
 	if err == nil {
 		err = json.Unmarshal(line, &t)
 	}
-	kinds := map[string]Func{kindText: text, kindPicture: fit}
+	late := func() bool { return used() > t.CPU*3/4 }
+	kinds := map[string]Func{kindText: textUntil(late), kindPicture: fit}
 	maps.Copy(kinds, more)
 	work := kinds[t.Kind]
 	if err != nil || work == nil {

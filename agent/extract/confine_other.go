@@ -9,6 +9,12 @@ import (
 	"time"
 )
 
+// begin is when the process began, about.
+var begin = time.Now()
+
+// used returns how long this process has run. That is more than its processor time.
+func used() time.Duration { return time.Since(begin) }
+
 // measureEvery is how often a child measures its memory and processor time.
 const measureEvery = 20 * time.Millisecond
 

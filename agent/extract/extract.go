@@ -8,10 +8,11 @@
 // does not harm the gateway, which can say why it refused the file.
 //
 // Limits: 96 MiB of memory for a file, or 288 MiB if that is not enough, 20 s of processor time and
-// 60 s in total. Two files are decoded at once, plus one that needs the larger memory, but only one
-// per conversation. Without a sandbox (macOS, Windows, a kernel without seccomp) the same limits
-// apply, but on macOS and Windows the memory is measured only every 20 ms. The package has no
-// database tables or files.
+// 60 s in total. After 15 s of processor time the text of a document ends where it is. Two files
+// are decoded at once, plus one that needs the larger memory, but only one per conversation.
+// Without a sandbox (macOS, Windows, a kernel without seccomp) the same limits apply, but on macOS
+// and Windows the memory is measured only every 20 ms, and the clock counts as processor time. The
+// package has no database tables or files.
 package extract
 
 import (
@@ -207,13 +208,16 @@ type textArgs struct {
 
 type pictureArgs struct{ Longest, Most int }
 
-func text(args json.RawMessage, file []byte) ([]byte, string, error) {
-	var a textArgs
-	if err := json.Unmarshal(args, &a); err != nil {
-		return nil, "", err
+// textUntil returns the work of extracting text. If late returns true, it ends when there is text.
+func textUntil(late func() bool) Func {
+	return func(args json.RawMessage, file []byte) ([]byte, string, error) {
+		var a textArgs
+		if err := json.Unmarshal(args, &a); err != nil {
+			return nil, "", err
+		}
+		text, err := document.Text(file, a.Type, a.Limit, late)
+		return []byte(text), "", err
 	}
-	text, err := document.Text(file, a.Type, a.Limit)
-	return []byte(text), "", err
 }
 
 func fit(args json.RawMessage, file []byte) ([]byte, string, error) {

@@ -2,6 +2,7 @@ package extract
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -69,3 +70,22 @@ func FuzzPDF(f *testing.F) {
 		}
 	})
 }
+
+// If a document takes most of the processor time, the text so far is the result. Reading all pages
+// of this one would take several seconds. They share one content.
+func TestPartOfSlowPDF(t *testing.T) {
+	page := "BT (a page) Tj ET\n" + strings.Repeat("q Q ", 100_000) + "\n"
+	file := string(documenttest.PDF(page + strings.Repeat("---\n", 300)))
+	file = contents.ReplaceAllStringFunc(file, func(old string) string {
+		return fmt.Sprintf("%-*s", len(old), "/Contents 8")
+	})
+	x := newExtractor(t)
+	x.cpu = 2 * time.Second
+	text, err := readPDF(t, x, file)
+	const begin, end = "[page 1]\na page\n", "[cut off here: "
+	if err != nil || !strings.HasPrefix(text, begin) || !strings.Contains(text, end) {
+		t.Errorf("got %q, %v", text, err)
+	}
+}
+
+var contents = regexp.MustCompile(`/Contents \d+`)

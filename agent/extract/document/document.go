@@ -4,8 +4,7 @@
 // It supports plain text in several encodings, HTML, notebooks, PDF, the formats of Microsoft
 // Office since 2007, OpenDocument and EPUB. Files come from strangers, so every format has limits:
 // 64 MiB of file, 256 MiB unpacked, 40 seconds, and more limits beside the code that needs them.
-// After 10 seconds the text that was found so far is the result. The package has no database
-// tables or files.
+// The package has no database tables or files.
 package document
 
 import (
@@ -35,36 +34,35 @@ const (
 	maxFile     = 64 << 20         // bytes
 	maxUnpacked = 256 << 20        // bytes of all entries of an archive together
 	maxTime     = 40 * time.Second // on a busy machine; package extract limits processor time
-	textTime    = 10 * time.Second // until reading ends if there is text; half the processor time
 	headSize    = 3072             // bytes from which the type is detected
 )
 
 // Text returns the text of a file. The MIME type matters only if the content does not tell the
 // type. Text returns at most limit bytes. It cuts longer text between characters and adds a note
-// about the length of the rest.
+// about the length of the rest. When the time is over or late returns true, the text that was
+// found so far is the result. If there is none yet, reading goes on until the time is over.
 //
 // The error is [ErrUnsupported], or an error whose text is a plain clause, such as "the PDF is
 // encrypted".
-func Text(raw []byte, mime string, limit int) (text string, err error) {
-	return bounds{maxTime, textTime, maxUnpacked, maxShared}.text(raw, mime, limit)
+func Text(raw []byte, mime string, limit int, late func() bool) (text string, err error) {
+	return bounds{maxTime, maxUnpacked, maxShared}.text(raw, mime, limit, late)
 }
 
 // bounds are the limits that tests reduce.
 type bounds struct {
 	time     time.Duration
-	textTime time.Duration
 	unpacked int64
 	shared   int // number of strings in a workbook
 }
 
 // text implements [Text]. Text that was found before a limit was reached is a result, not an error.
-func (b bounds) text(raw []byte, mime string, limit int) (string, error) {
+func (b bounds) text(raw []byte, mime string, limit int, late func() bool) (string, error) {
 	if len(raw) > maxFile {
 		return "", errTooLarge
 	}
 	f := &file{
-		raw: raw, out: &sink{limit: max(0, limit)}, until: time.Now().Add(b.time),
-		enough: time.Now().Add(b.textTime), unpacked: b.unpacked, shared: b.shared,
+		raw: raw, out: &sink{limit: max(0, limit)}, late: late,
+		until: time.Now().Add(b.time), unpacked: b.unpacked, shared: b.shared,
 	}
 	err := f.read(Type(raw[:min(len(raw), headSize)], ""), base(mime))
 	if err != nil && !errors.Is(err, errEnough) {
@@ -75,10 +73,10 @@ func (b bounds) text(raw []byte, mime string, limit int) (string, error) {
 
 // A file is the state of reading one file.
 type file struct {
-	raw    []byte
-	out    *sink
-	until  time.Time // deadline for reading
-	enough time.Time // the same if there is text
+	raw   []byte
+	out   *sink
+	until time.Time   // deadline for reading
+	late  func() bool // whether reading ends if there is text
 
 	unpacked int64 // bytes that may still be unpacked
 	shared   int   // greatest number of shared strings in a workbook
@@ -190,14 +188,14 @@ var byExtension = map[string]string{
 
 // check returns an error if reading must end. Whoever reads calls it regularly.
 func (f *file) check() error {
-	now := time.Now()
+	over := time.Now().After(f.until)
 	switch {
 	case f.out.missing > surplus:
 		return errEnough
-	case f.out.begun && now.After(f.enough):
+	case f.out.begun && (over || f.late()):
 		f.out.atLeast = true
 		return errEnough
-	case now.After(f.until):
+	case over:
 		return errTooLong
 	}
 	return nil
@@ -270,6 +268,9 @@ func (s *sink) text() string {
 	missing := s.missing
 	// It is called twice, because the number in it can grow.
 	note := func() string {
+		if missing == 0 {
+			return "\n[cut off here: reading the rest takes too long]"
+		}
 		return fmt.Sprintf("\n[cut off here: %s%d bytes are missing]", more, missing)
 	}
 	keep := s.limit - len(note()) - len("00") // the number in the note may become longer

@@ -42,15 +42,17 @@ func zipOf(t testing.TB, files []txtar.File) []byte {
 	return b.Bytes()
 }
 
+func early() bool { return false }
+
 func read(file []byte, mime string, limit int) (string, error) {
-	return Text(file, mime, limit)
+	return Text(file, mime, limit, early)
 }
 
 // narrow reads with smaller bounds. The bound of the time is large, so that the result does not
 // depend on the speed of the machine.
 func narrow(file []byte, mime string, limit int) (string, error) {
-	b := bounds{time.Hour, time.Hour, 4 << 20, 10_000}
-	return b.text(file, mime, limit)
+	b := bounds{time.Hour, 4 << 20, 10_000}
+	return b.text(file, mime, limit, early)
 }
 
 // Each archive in testdata is one document. It contains the files of the document or one file
@@ -215,7 +217,7 @@ func TestUnsupported(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Text(make([]byte, maxFile+1), "", 10); !errors.Is(err, errTooLarge) {
+	if _, err := Text(make([]byte, maxFile+1), "", 10, early); !errors.Is(err, errTooLarge) {
 		t.Errorf("got %v, want %v", err, errTooLarge)
 	}
 }

@@ -110,8 +110,8 @@ func TestPDFLong(t *testing.T) {
 // A page tree that contains itself is refused at once.
 func TestPDFTree(t *testing.T) {
 	file := strings.Replace(string(documenttest.PDF("")), "/Kids [7 0 R ]", "/Kids [2 0 R ]", 1)
-	b := bounds{time.Hour, time.Hour, maxUnpacked, maxShared}
-	_, err := b.text([]byte(file), "", 1000)
+	b := bounds{time.Hour, maxUnpacked, maxShared}
+	_, err := b.text([]byte(file), "", 1000, early)
 	if !errors.Is(err, errBadPDF) {
 		t.Errorf("got %v", err)
 	}
@@ -121,23 +121,23 @@ func TestPDFTree(t *testing.T) {
 func TestPDFForEver(t *testing.T) {
 	file := strings.NewReplacer("/Parent 2 0 R", "/Parent 7 0 R", "/Resources", "/NoResource").
 		Replace(string(documenttest.PDF("")))
-	b := bounds{500 * time.Millisecond, time.Hour, maxUnpacked, maxShared}
-	_, err := b.text([]byte(file), "", 1000)
+	b := bounds{500 * time.Millisecond, maxUnpacked, maxShared}
+	_, err := b.text([]byte(file), "", 1000, early)
 	if !errors.Is(err, errTooLong) {
 		t.Errorf("got %v", err)
 	}
 }
 
-// If reading takes long, the text so far is the result. No time is left after the first text here.
+// If reading takes long, the text so far is the result. It takes long at once here.
 func TestPartOfSlowDocument(t *testing.T) {
-	b := bounds{time.Hour, 0, maxUnpacked, maxShared}
+	late := func() bool { return true }
 	for name, file := range map[string]string{
 		"PDF":  string(documenttest.PDF(strings.Repeat("BT (first) Tj ET\n---\n", 9))),
 		"page": "<!doctype html>" + strings.Repeat("<p>first</p>", 9000),
 	} {
-		text, err := b.text([]byte(file), "", 1<<20)
+		text, err := Text([]byte(file), "", 1<<20, late)
 		if err != nil || !strings.Contains(text, "first") || strings.Count(text, "first") > 1000 ||
-			!strings.Contains(text, "cut off here: more than") {
+			!strings.Contains(text, "cut off here: reading the rest takes too long") {
 			t.Errorf("%s: got %d bytes, %v", name, len(text), err)
 		}
 	}
