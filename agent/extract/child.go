@@ -40,6 +40,7 @@ func Main(more map[string]Func) int {
 	if err == nil {
 		err = json.Unmarshal(line, &t)
 	}
+	// A quarter is left to end the current page and to write the answer.
 	late := func() bool { return used() > t.CPU*3/4 }
 	kinds := map[string]Func{kindText: textUntil(late), kindPicture: fit}
 	maps.Copy(kinds, more)

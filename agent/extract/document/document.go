@@ -215,7 +215,7 @@ type sink struct {
 	b       bytes.Buffer
 	missing int64 // bytes beyond the limit
 	atLeast bool  // missing is only a lower bound
-	begun   bool  // something other than white space was written
+	begun   bool  // something other than line breaks was written
 	breaks  int   // line breaks to write before the next text
 }
 

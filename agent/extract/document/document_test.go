@@ -55,6 +55,33 @@ func narrow(file []byte, mime string, limit int) (string, error) {
 	return b.text(file, mime, limit, early)
 }
 
+// Without text, only the clock ends reading. With text, the clock and late end it.
+func TestEndOfReading(t *testing.T) {
+	late := func() bool { return true }
+	past, future := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	for name, tt := range map[string]struct {
+		until  time.Time
+		late   func() bool
+		text   string
+		want   error
+		cutOff bool
+	}{
+		"in time":         {future, early, "x", nil, false},
+		"over":            {past, early, "", errTooLong, false},
+		"over with text":  {past, early, "x", errEnough, true},
+		"late":            {future, late, "", nil, false},
+		"late with text":  {future, late, "x", errEnough, true},
+		"both, no text":   {past, late, "\n", errTooLong, false},
+		"both, with text": {past, late, "x", errEnough, true},
+	} {
+		f := &file{out: &sink{limit: 100}, until: tt.until, late: tt.late}
+		f.out.write(tt.text)
+		if err := f.check(); !errors.Is(err, tt.want) || f.out.atLeast != tt.cutOff {
+			t.Errorf("%s: got %v, cut off: %t", name, err, f.out.atLeast)
+		}
+	}
+}
+
 // Each archive in testdata is one document. It contains the files of the document or one file
 // named in.*, and at the end the expected text.
 func TestGolden(t *testing.T) {
