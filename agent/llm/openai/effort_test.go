@@ -2,10 +2,17 @@ package openai
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"gateway/agent/llm"
+	"gateway/agent/llm/wire"
 )
 
 // Each model gets its own fields for the efforts off, low and high. "-" means that the model does
@@ -126,4 +133,49 @@ func TestRefusedEffort(t *testing.T) {
 			t.Errorf("%s: it still offers %s, want %s", tt.message, got, tt.left)
 		}
 	}
+}
+
+// OpenAI sends nothing while a model thinks, and with a high effort it may think for more than a
+// minute. See https://github.com/mezmo/aura/issues/62 and
+// https://github.com/can1357/oh-my-pi/pull/6951.
+func TestLongThought(t *testing.T) {
+	for _, tt := range []struct {
+		effort     llm.Effort
+		configured string
+		thought    time.Duration
+		want       error
+	}{
+		{llm.EffortHigh, "", 170 * time.Second, nil},
+		{llm.EffortHigh, "", 190 * time.Second, wire.ErrIdle},
+		{llm.EffortDefault, `"xhigh"`, 170 * time.Second, nil},
+		{llm.EffortLow, `"xhigh"`, 70 * time.Second, wire.ErrIdle},
+		{llm.EffortDefault, "", 70 * time.Second, wire.ErrIdle},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			o := Options{HTTP: &http.Client{Transport: thinker(tt.thought)}}
+			if tt.configured != "" {
+				o.Fields = jsonFields(effortField, tt.configured)
+			}
+			req := ask("x")
+			req.Effort = tt.effort
+			text, _, err := collect(t.Context(), New("test", "gpt-5", &o), req)
+			if !errors.Is(err, tt.want) || err == nil && text != "done" {
+				t.Errorf("%+v: got %q, %v", tt, text, err)
+			}
+		})
+	}
+}
+
+// A thinker is a transport whose answers begin after this time.
+type thinker time.Duration
+
+func (th thinker) RoundTrip(r *http.Request) (*http.Response, error) {
+	select {
+	case <-time.After(time.Duration(th)):
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+	body := content("done") + "\n\n" + stop + "\n\n" + done + "\n\n"
+	return &http.Response{StatusCode: 200, Header: http.Header{}, Request: r,
+		Body: io.NopCloser(strings.NewReader(body))}, nil
 }

@@ -37,8 +37,12 @@ const DefaultBaseURL = "https://api.openai.com/v1"
 
 const defaultIdle = time.Minute
 
-// wholeIdle is the least IdleTimeout for an answer that is not streamed.
-const wholeIdle = 10 * time.Minute
+// The least IdleTimeout for an answer that is not streamed, and for one before which the model
+// thinks for long: OpenAI sends nothing while a model thinks.
+const (
+	wholeIdle = 10 * time.Minute
+	thinkIdle = 3 * time.Minute
+)
 
 // ErrTruncated reports that a stream ended before the answer was complete. It is wrapped in an
 // [llm.Error] of kind [llm.Unavailable].
@@ -66,7 +70,7 @@ type Options struct {
 	HTTP *http.Client
 
 	// IdleTimeout is how long the provider may send nothing, before and during its answer. The
-	// default is 1 minute.
+	// default is 1 minute. A model that thinks for long has at least 3 minutes.
 	IdleTimeout time.Duration
 
 	MaxTokensField MaxTokensField // default depends on host and model id
@@ -213,6 +217,19 @@ func (m *Model) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event
 	}
 }
 
+// leastIdle returns the least IdleTimeout for an answer with an effort, or 0.
+func (m *Model) leastIdle(effort llm.Effort) time.Duration {
+	fields := m.effortFields(effort)
+	words := string(fields[effortField]) + string(fields["reasoning"])
+	switch {
+	case m.lessons.Load()&noStream != 0:
+		return wholeIdle
+	case wire.ContainsAny(words, `high"`, `"max"`): // the former is the end of xhigh, too
+		return thinkIdle
+	}
+	return 0
+}
+
 // errBroken reports that the consumer has broken out of its loop.
 var errBroken = errors.New("broken off")
 
@@ -227,9 +244,7 @@ func (m *Model) answer(
 	callCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	caller := m.Caller
-	if m.lessons.Load()&noStream != 0 {
-		caller.Idle = max(caller.Idle, wholeIdle)
-	}
+	caller.Idle = max(caller.Idle, m.leastIdle(req.Effort))
 	c := &call{body: body, watch: wire.NewWatchdog(caller.Idle, cancel)}
 	callCtx = context.WithValue(callCtx, callKey{}, c)
 
