@@ -2,6 +2,7 @@ package openai
 
 import (
 	"errors"
+	"io"
 	"slices"
 	"strings"
 
@@ -18,6 +19,7 @@ type answer struct {
 	extra     extraFields
 	finish    string // reason in the provider's words; empty until it is known
 	usage     llm.Usage
+	early     bool // more has followed the reason
 	begun     bool // a chunk had a choice
 	size      int  // bytes of everything above
 }
@@ -43,16 +45,17 @@ func (a *answer) add(c *chunk) llm.Event {
 		if choice.Usage != nil {
 			a.usage = choice.Usage.neutral()
 		}
+		// Perplexity repeats the answer so far beside each delta, as a message.
+		d := choice.Delta
+		if d == nil || d.size() == 0 && a.size == 0 {
+			d = &choice.Message
+		}
+		a.early = a.early || a.finish != "" && d.size() > 0
 		if choice.FinishReason != "" {
 			a.finish = string(choice.FinishReason)
 		}
 		if isBroken(string(choice.Native)) { // OpenRouter calls this a "stop"
 			a.finish = string(choice.Native)
-		}
-		// Perplexity repeats the answer so far beside each delta, as a message.
-		d := choice.Delta
-		if d == nil || d.size() == 0 && a.size == 0 {
-			d = &choice.Message
 		}
 		a.addDelta(d, &event)
 	}
@@ -82,6 +85,12 @@ func (a *answer) show(s split, event *llm.Event) {
 	a.reasoning.WriteString(s.thought)
 	a.text.WriteString(s.text)
 	event.Text += s.text
+}
+
+// isComplete reports whether the answer is complete although its stream has ended with err. A
+// reason in each chunk does not tell that.
+func (a *answer) isComplete(err error) bool {
+	return a.finish != "" && (!a.early || errors.Is(err, io.EOF))
 }
 
 // response returns the complete answer to req. It marks fields that only the provider understands

@@ -1,10 +1,17 @@
 package openai
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"maps"
+	"net/http"
 	"reflect"
 	"testing"
+	"testing/synctest"
+	"time"
 	"unicode/utf8"
 )
 
@@ -40,3 +47,57 @@ func TestTextOf(t *testing.T) {
 		}
 	}
 }
+
+// Proxies of Gemini send a reason with each chunk. It does not mean that the answer ends there,
+// also if the model thinks meanwhile, or if the connection breaks. See
+// https://github.com/su-kaka/gcli2api/issues/403 and
+// https://github.com/QuantumNous/new-api/issues/378.
+func TestReasonInEachChunk(t *testing.T) {
+	chunk := func(field, text string) string {
+		return fmt.Sprintf(`data: {"choices":[{"index":0,"delta":{%q:%q},"finish_reason":"stop"}]}`,
+			field, text) + "\n\n"
+	}
+	for _, tt := range []struct {
+		name  string
+		parts []string // 20 seconds pass between them
+		end   error
+		want  error
+	}{
+		{"pauses", []string{chunk("reasoning_content", "hm"), chunk("content", "a"),
+			chunk("content", "b") + done + "\n\n"}, nil, nil},
+		{"break", []string{chunk("content", "a"), chunk("content", "b")}, io.ErrUnexpectedEOF,
+			ErrTruncated},
+		{"no mark of the end", []string{chunk("content", "a"), chunk("content", "b")}, nil, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				slow := func(r *http.Request) (*http.Response, error) {
+					body, w := io.Pipe()
+					context.AfterFunc(r.Context(), func() { w.CloseWithError(r.Context().Err()) })
+					go func() {
+						for _, part := range tt.parts {
+							select {
+							case <-time.After(20 * time.Second):
+							case <-r.Context().Done():
+								return
+							}
+							io.WriteString(w, part)
+						}
+						w.CloseWithError(tt.end)
+					}()
+					return &http.Response{StatusCode: 200, Header: http.Header{}, Request: r, Body: body}, nil
+				}
+				m := New("test", "fake", &Options{HTTP: &http.Client{Transport: transport(slow)}})
+				text, _, err := collect(t.Context(), m, ask("x"))
+				if text != "ab" || !errors.Is(err, tt.want) {
+					t.Errorf("got %q, %v, want ab, %v", text, err, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// A transport is a function that makes calls.
+type transport func(r *http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -278,7 +278,7 @@ func (m *Model) answer(
 func (c *call) next(stream *openai.ChatCompletionStream, a *answer) (llm.Event, error) {
 	raw, err := stream.RecvRaw()
 	if err != nil {
-		if a.finish != "" || c.frames.done && a.begun { // the answer is complete
+		if a.isComplete(err) || c.frames.done && a.begun {
 			var event llm.Event
 			a.show(a.think.flush(), &event)
 			return event, io.EOF
@@ -299,6 +299,7 @@ func (c *call) next(stream *openai.ChatCompletionStream, a *answer) (llm.Event, 
 		failure.Begun = a.begun
 		return llm.Event{}, failure
 	}
+	before := a.size
 	event := a.add(&frame)
 	switch {
 	case a.size > maxAnswer:
@@ -307,7 +308,7 @@ func (c *call) next(stream *openai.ChatCompletionStream, a *answer) (llm.Event, 
 		return llm.Event{}, wire.ErrManyCalls
 	case isBroken(a.finish):
 		return event, &wire.Failure{Message: "the answer was broken off: " + a.finish}
-	case a.finish != "":
+	case a.finish != "" && a.size > 0 && a.size == before:
 		c.watch.Limit(afterIdle) // only the usage may follow
 	}
 	return event, nil
