@@ -240,7 +240,7 @@ func TestHoldTwice(t *testing.T) {
 func TestHoldOfHugeList(t *testing.T) {
 	t.Parallel()
 	servers := []Server{{Name: "s", URL: "http://127.0.0.1:1"}}
-	options := &Options{Cache: t.TempDir(), start: time.Hour} // 20 MB take long on a slow machine
+	options := &Options{Cache: t.TempDir()}
 	list := func(description string) *changeReview {
 		s := sdk.NewServer(&sdk.Implementation{Name: "huge", Version: "1"},
 			&sdk.ServerOptions{PageSize: 5})
@@ -314,6 +314,41 @@ func TestRestlessServer(t *testing.T) {
 		}
 		cancel()
 		<-done
+		if err := errors.Join(session.Close(), served.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A server whose list takes long, such as one that then starts further servers, has as much time
+// for it as its start may take. See https://github.com/avelino/mcp/issues/45.
+func TestSlowList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := sdk.NewServer(&sdk.Implementation{Name: "slow", Version: "1"}, nil)
+		s.AddTool(&sdk.Tool{Name: "look", InputSchema: map[string]any{"type": "object"}}, nil)
+		s.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
+			return func(ctx context.Context, method string, r sdk.Request) (sdk.Result, error) {
+				if method == "tools/list" {
+					time.Sleep(2 * startTimeout)
+				}
+				return next(ctx, method, r)
+			}
+		})
+		here, there := sdk.NewInMemoryTransports()
+		served, err := s.Connect(t.Context(), there, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := New([]Server{{Name: "s", Command: []string{"x"}}}, nil).servers[0]
+		session, err := one.dialer.client().Connect(t.Context(), here, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &link{session: session, ended: make(chan struct{}), bind: context.WithCancel}
+		err = one.refresh(t.Context(), l)
+		if n := one.status.show().Tools; err != nil || n != 1 {
+			t.Errorf("%d tools, %v", n, err)
+		}
 		if err := errors.Join(session.Close(), served.Close()); err != nil {
 			t.Error(err)
 		}

@@ -178,7 +178,10 @@ func (s *server) watch(ctx context.Context, l *link) error {
 				continue
 			}
 			stale = false
-			if err := s.refresh(ctx, l); err != nil {
+			limited, cancel := context.WithTimeout(ctx, startTimeout)
+			err := s.refresh(limited, l)
+			cancel()
+			if err != nil {
 				s.opts.Logger.WarnContext(ctx, "mcp tools not listed", "server", s.Name,
 					"err", s.redactor.scrub(err.Error()))
 			}
@@ -232,8 +235,6 @@ func (s *server) refresh(ctx context.Context, l *link) (err error) {
 			err = errors.New("the gateway failed at its list of tools: see the log")
 		}
 	}()
-	ctx, cancel := context.WithTimeout(ctx, max(startTimeout, s.opts.start))
-	defer cancel()
 	ctx, done := l.bind(ctx)
 	defer done()
 	c, err := listCatalog(ctx, l.session, s.allows)
