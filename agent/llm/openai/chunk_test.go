@@ -48,10 +48,11 @@ func TestTextOf(t *testing.T) {
 	}
 }
 
-// Proxies of Gemini send a reason with each chunk. It does not mean that the answer ends there,
-// also if the model thinks meanwhile, or if the connection breaks. See
-// https://github.com/su-kaka/gcli2api/issues/403 and
-// https://github.com/QuantumNous/new-api/issues/378.
+// Proxies of Gemini send a reason with each chunk, and Open WebUI one after each chunk. It does not
+// mean that the answer ends there, also if the model thinks meanwhile, or if the connection breaks.
+// See https://github.com/su-kaka/gcli2api/issues/403,
+// https://github.com/QuantumNous/new-api/issues/378 and
+// https://github.com/1jehuang/jcode/issues/1326.
 func TestReasonInEachChunk(t *testing.T) {
 	chunk := func(field, text string) string {
 		return fmt.Sprintf(`data: {"choices":[{"index":0,"delta":{%q:%q},"finish_reason":"stop"}]}`,
@@ -65,6 +66,9 @@ func TestReasonInEachChunk(t *testing.T) {
 	}{
 		{"pauses", []string{chunk("reasoning_content", "hm"), chunk("content", "a"),
 			chunk("content", "b") + done + "\n\n"}, nil, nil},
+		{"own chunks", []string{`data: {"choices":[{"delta":{"reasoning":"hm"}}]}` + "\n\n" +
+			stop + "\n\n", content("a") + "\n\n" + stop + "\n\n",
+			content("b") + "\n\n" + stop + "\n\n"}, nil, nil},
 		{"break", []string{chunk("content", "a"), chunk("content", "b")}, io.ErrUnexpectedEOF,
 			ErrTruncated},
 		{"no mark of the end", []string{chunk("content", "a"), chunk("content", "b")}, nil, nil},

@@ -308,7 +308,9 @@ func (c *call) next(stream *openai.ChatCompletionStream, a *answer) (llm.Event, 
 		return llm.Event{}, wire.ErrManyCalls
 	case isBroken(a.finish):
 		return event, &wire.Failure{Message: "the answer was broken off: " + a.finish}
-	case a.finish != "" && a.size > 0 && a.size == before:
+	case a.early:
+		c.watch.Limit(math.MaxInt64) // as before the reason
+	case a.finish != "" && a.text.Len()+len(a.calls) > 0 && a.size == before:
 		c.watch.Limit(afterIdle) // only the usage may follow
 	}
 	return event, nil
