@@ -228,11 +228,11 @@ func (t *conversation) hasEffects(m llm.Message) bool {
 }
 
 // effect returns the effect class of the tool of c, which decides whether a restart may make the
-// call again. An unknown tool counts as pure.
+// call again. A tool that is gone since the call may have had any effect.
 func (t *conversation) effect(c llm.ToolCall) tool.Effect {
 	found, err := t.tools.Lookup(c.Name)
 	if err != nil {
-		return tool.Pure
+		return tool.Once
 	}
 	return found.Effect
 }
