@@ -276,8 +276,10 @@ var (
 		"--enable-auto-tool-choice",                                // vLLM
 		"tools param requires --jinja", "unsupported param: tools", // llama.cpp
 	}
-	// Groq checks the answers of its models, and blames the request for a wrong one.
-	wrongAnswerWords = []string{"tool_use_failed", "tool call validation failed", "failed_generation"}
+	// Groq and Ollama check the answers of their models. Groq blames the request for a wrong one.
+	// Ollama quotes it, so the message may have any other words.
+	wrongAnswerWords = []string{"tool_use_failed", "tool call validation failed", "failed_generation",
+		"error parsing tool call"}
 	// Not all providers answer 404 if they do not have a model.
 	modelWords = []string{
 		"not a valid model id", "model not exist", "model does not exist", // OpenRouter, DeepSeek
@@ -293,6 +295,8 @@ var (
 func (f *Failure) Kind() llm.Kind {
 	words := strings.ToLower(f.Code + " " + f.Message)
 	switch {
+	case f.isBadRequest() && ContainsAny(words, wrongAnswerWords...):
+		return llm.Unavailable // the next answer may be right
 	// OpenAI answers 429 if a single request has more tokens than the account may use in a minute.
 	// Such a request fails however long one waits.
 	case f.Status == http.StatusRequestEntityTooLarge, strings.Contains(words, "request too large"),
@@ -325,8 +329,6 @@ func (f *Failure) Kind() llm.Kind {
 		return llm.NoImages
 	case f.isBadRequest() && ContainsAny(words, "jinja", "tool call id"):
 		return llm.BadRequest // the model's template refuses the conversation, now and later
-	case f.isBadRequest() && ContainsAny(words, wrongAnswerWords...):
-		return llm.Unavailable // the next answer may be right
 	}
 	return f.kindByStatus(words)
 }

@@ -179,3 +179,14 @@ func TestTooLongForAMinute(t *testing.T) {
 		}
 	}
 }
+
+// Ollama quotes the answer that it could not read. The quote says nothing about the request. See
+// https://github.com/ollama/ollama/issues/17638.
+func TestQuotedAnswer(t *testing.T) {
+	for _, quoted := range []string{"# The context window", "Images are not supported by this model",
+		"The tool may be overloaded", "The signature of the thinking process"} {
+		body := `{"error":{"message":"error parsing tool call: raw='{\"content\":\"` + quoted +
+			`\"}]', err=invalid character ']' after top-level value","type":"api_error"}}`
+		check(t, llm.Unavailable, refusal{500, body}, refusal{0, body})
+	}
+}
