@@ -89,13 +89,13 @@ func (t *translator) inbound(ctx context.Context, e *events.Message) (bus.Inboun
 		return bus.InboundMessage{}, false
 	}
 	t.address(ctx, &in, parsed)
-	files := parsed.files
-	if known, found := t.recent.find(in.From.Chat, in.Edits); found && in.Edits != "" {
-		files = known.files // an edit changes only the words
+	// An edit changes only the words. Phones send the new caption in a file without an address.
+	if in.Edits != "" {
+		known, _ := t.recent.find(in.From.Chat, in.Edits)
+		in.Attachments = known.files
 	}
-	t.recent.add(in.From.Chat, bare(in.ID), remembered{
-		message: quotable(m), text: in.Text, files: files, name: in.Sender.Name, sent: in.Time,
-	})
+	t.recent.add(in.From.Chat, bare(in.ID), remembered{message: quotable(m), text: in.Text,
+		files: in.Attachments, name: in.Sender.Name, sent: in.Time})
 	return in, true
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"go.mau.fi/whatsmeow/proto/waCommon"
 	"go.mau.fi/whatsmeow/proto/waE2E"
 	"go.mau.fi/whatsmeow/types"
 	"google.golang.org/protobuf/proto"
@@ -314,6 +315,34 @@ func TestEditsOfPeople(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.wait("Ada sees the emoji", func() bool { return w.ada.Reaction(id) == "👍" })
+	}
+}
+
+// The new caption of a picture comes in a picture without an address. The file stays the first one,
+// also for those who answer the message or the edit.
+func TestEditOfCaption(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.run()
+	id, err := w.ada.Send(t.Context(), "", &waE2E.Message{ImageMessage: &waE2E.ImageMessage{
+		Caption: proto.String("one"), DirectPath: proto.String("/v/picture"),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	edit := waE2E.ProtocolMessage_MESSAGE_EDIT
+	_, err = w.ada.Send(t.Context(), "", &waE2E.Message{ProtocolMessage: &waE2E.ProtocolMessage{
+		Type: &edit, Key: &waCommon.MessageKey{ID: &id, FromMe: proto.Bool(true)},
+		EditedMessage: &waE2E.Message{ImageMessage: &waE2E.ImageMessage{
+			Caption: proto.String("two")}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := w.receive(2)
+	if m := all[1]; m.Edits != id || m.Text != "two" ||
+		len(m.Attachments) != 1 || !slices.Equal(m.Attachments, all[0].Attachments) {
+		t.Errorf("the edit is %+v, want the file %+v", m, all[0].Attachments)
 	}
 }
 
