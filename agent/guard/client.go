@@ -62,6 +62,7 @@ func (g *Guard) redirect(req *http.Request, via []*http.Request) error {
 			Reason: fmt.Sprintf("it redirects more than %d times", maxRedirects),
 		}
 	}
+	req.URL.RawQuery = escaped(req.URL.RawQuery)
 	u, err := g.Check(req.URL.String())
 	if err != nil {
 		return err
@@ -83,6 +84,20 @@ func (g *Guard) redirect(req *http.Request, via []*http.Request) error {
 		}
 	}
 	return nil
+}
+
+// escaped returns a query with what can't be in one percent-encoded, as browsers do. Some servers
+// redirect to URLs with blanks, backslashes or letters outside ASCII.
+func escaped(query string) string {
+	var b strings.Builder
+	for i := range len(query) {
+		if c := query[i]; c <= ' ' || c >= 0x7f || c == '\\' {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
 }
 
 // origin returns the scheme, host and port of a URL.

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -167,6 +168,15 @@ func TestRedirects(t *testing.T) {
 	}
 	if body, err := w.get(c, w.to(w.url("other.test", "/ok"))); err != nil || body != "fine" {
 		t.Errorf("a redirect to another host = %q, %v", body, err)
+	}
+	w.mux.HandleFunc("/query", func(rw http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(rw, r.FormValue("q")) // the client notices missing text
+	})
+	for _, query := range []string{"two words", "gr\xfcn", `a\b`, "grün", "a%20b+c"} {
+		body, err := w.get(c, w.to("/query?q="+query))
+		if want, _ := url.QueryUnescape(query); err != nil || body != want {
+			t.Errorf("a redirect with the query %q = %q, %v", query, body, err)
+		}
 	}
 	p := ":" + w.port
 	for _, tt := range []struct{ target, reason string }{
