@@ -25,10 +25,11 @@ import (
 
 // Limits of both tools.
 const (
-	maxBody   = 5 << 20 // bytes, after decompression
-	pageTime  = 30 * time.Second
-	toolTime  = 45 * time.Second // including the conversion
-	maxResult = 10               // results of a search
+	maxBody    = 5 << 20 // bytes, after decompression
+	pageTime   = 30 * time.Second
+	searchTime = 45 * time.Second
+	fetchTime  = 5 * time.Minute // with the conversion, which waits for those of other calls
+	maxResult  = 10              // results of a search
 )
 
 const userAgent = "Mozilla/5.0 (compatible; gateway)"
@@ -73,9 +74,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 		tool.New("web_fetch", fetchDescription, tool.Pure, f.fetch),
 	}
 	tools[1].Aliases = map[string]string{"maxChars": "max_chars"} // nanobot's name
-	for i := range tools {
-		tools[i].Timeout = toolTime
-	}
+	tools[0].Timeout, tools[1].Timeout = searchTime, fetchTime
 	return tools, nil
 }
 
