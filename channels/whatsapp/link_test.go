@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -227,16 +228,43 @@ func TestStoreInUse(t *testing.T) {
 	accountError(t, other.Pair(t.Context(), "", nil), "Stop that first")
 }
 
-// TestOnline checks that the account is shown as online once its name is known.
+// TestOnline checks that the account is online only while it types. While a linked device is
+// online, WhatsApp does not notify the phone of messages.
 func TestOnline(t *testing.T) {
 	t.Parallel()
-	w := start(t)
+	w := startWith(t, whatsapp.Options{Online: time.Millisecond})
 	w.change("UPDATE whatsmeow_device SET push_name = 'Robot'")
 	w.run()
 	w.reported("connected as +15550000001 (Robot)")
-	w.wait("the bot is online", w.server.Available)
 	if ids := w.in.Identified(); len(ids) != 1 || ids[0] != "15550000001@s.whatsapp.net" {
 		t.Errorf("the channel says that it is %q, want its number, without the device's", ids)
+	}
+	for want := []bool{false}; len(want) < 6; want = append(want, true, false) {
+		w.wait("the account is offline", func() bool { return len(w.server.Presences()) >= len(want) })
+		if got := w.server.Presences(); !slices.Equal(got, want) {
+			t.Errorf("the account was online: %v, want %v", got, want)
+		}
+		if err := w.ch.Type(t.Context(), w.adas()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestStaysOnline checks that the account says once that it is online while it types.
+func TestStaysOnline(t *testing.T) {
+	t.Parallel()
+	w := startWith(t, whatsapp.Options{Online: time.Hour})
+	w.change("UPDATE whatsmeow_device SET push_name = 'Robot'")
+	w.run()
+	w.reported("connected as")
+	for range 3 {
+		if err := w.ch.Type(t.Context(), w.adas()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.wait("Ada sees typing", func() bool { return w.ada.Typing() == 3 })
+	if got := w.server.Presences(); !slices.Equal(got, []bool{false, true}) {
+		t.Errorf("the account was online: %v, want false, true", got)
 	}
 }
 

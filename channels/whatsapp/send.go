@@ -135,9 +135,10 @@ func (c *Channel) Type(ctx context.Context, to bus.Address) error {
 			return nil // nobody else could see it
 		}
 		return s.working.do(ctx, func() error {
-			// See sender.post: the context must not end within a frame.
-			return classify(s.client.SendChatPresence(context.WithoutCancel(ctx), chat,
-				types.ChatPresenceComposing, types.ChatPresenceMediaText))
+			ctx := context.WithoutCancel(ctx) // see sender.post: it must not end within a frame
+			s.presence.enter(ctx)
+			return classify(s.client.SendChatPresence(ctx, chat, types.ChatPresenceComposing,
+				types.ChatPresenceMediaText))
 		})
 	})
 }

@@ -55,10 +55,10 @@ func (c *Channel) newSession(h *openStorage, in channels.Intake) (*session, erro
 	client := c.newClient(h.device, w)
 	s := &session{
 		c: c, in: in, client: client, st: h.st, wire: w,
-		me:       identityOf(h.device),
-		presence: &presence{client: client, log: c.log},
-		ended:    make(chan error, 1),
+		me:    identityOf(h.device),
+		ended: make(chan error, 1),
 	}
+	s.presence = &presence{client: client, working: &s.working, linger: c.opts.Online, log: c.log}
 	// The stores are copies, too, because the client clears its device at a logout.
 	people := &addressBook{
 		me: s.me, lids: h.device.LIDs, contacts: h.device.Contacts, client: client, log: c.log,
@@ -369,31 +369,70 @@ func (s *session) report(ctx context.Context, state channels.State, text string)
 	s.c.log.InfoContext(ctx, "whatsapp connection", "state", text)
 }
 
-// A presence shows the account as online, without which people don't see the typing indicator. Its
-// methods are safe for concurrent use.
+// A presence shows the account as online while it types, because people don't see that otherwise.
+// At all other times the account is offline: while a linked device is online, WhatsApp notifies the
+// phone of no message in any chat. The methods of a presence are safe for concurrent use.
 type presence struct {
-	client *whatsmeow.Client
-	log    *slog.Logger
+	client  *whatsmeow.Client
+	working *activity     // of the session
+	linger  time.Duration // how long the account stays online after it has typed
+	log     *slog.Logger
 
 	mu      sync.Mutex
-	shownAs string // name under which the account was shown
+	shownAs string      // name under which the account was shown
+	until   time.Time   // when the account goes offline; zero: it is offline
+	idle    *time.Timer // calls leave; nil: it has not typed yet
 }
 
-// show shows the account as online, unless it is shown under its current name. First the phone must
-// send that name. connected says that a connection has just begun, on which nothing is shown.
+// show tells WhatsApp the name of the account, unless it was told the current one. First the phone
+// must send that name. connected says that a connection has just begun, on which nothing is shown.
 func (p *presence) show(ctx context.Context, connected bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	// Without a name the client can't show the account. WhatsApp sends the name after a connection.
 	name := p.client.Store.PushName
-	p.mu.Lock()
-	shown := p.shownAs == name && name != "" && !connected
-	p.shownAs = name
-	p.mu.Unlock()
-	if shown {
+	if p.shownAs == name && name != "" && !connected {
 		return // each sync of the app's state ends with this event
 	}
-	err := p.client.SendPresence(ctx, types.PresenceAvailable)
+	p.shownAs, p.until = name, time.Time{}
+	p.send(ctx, types.PresenceUnavailable)
+}
+
+// enter shows the account as online for a while. ctx must not end before the session.
+func (p *presence) enter(ctx context.Context) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	online := now.Before(p.until)
+	p.until = now.Add(p.linger)
+	if p.idle == nil {
+		p.idle = time.AfterFunc(p.linger, func() { p.leave(ctx) })
+	} else {
+		p.idle.Reset(p.linger)
+	}
+	if !online {
+		p.send(ctx, types.PresenceAvailable)
+	}
+}
+
+// leave shows the account as offline, unless it has typed again.
+func (p *presence) leave(ctx context.Context) {
+	_ = p.working.do(ctx, func() error { // it fails if the session has ended
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if !time.Now().Before(p.until) {
+			p.until = time.Time{}
+			p.send(ctx, types.PresenceUnavailable)
+		}
+		return nil
+	})
+}
+
+// send sends a presence. p.mu is held.
+func (p *presence) send(ctx context.Context, state types.Presence) {
+	err := p.client.SendPresence(ctx, state)
 	if err != nil && !errors.Is(err, whatsmeow.ErrNoPushName) {
-		p.log.InfoContext(ctx, "account could not be shown as online", "err", err)
+		p.log.InfoContext(ctx, "presence could not be sent", "state", state, "err", err)
 	}
 }
 

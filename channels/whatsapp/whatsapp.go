@@ -89,6 +89,7 @@ type Options struct {
 	Reconnect   time.Duration // how long to reconnect before Run ends; default 1m
 	EditWindow  time.Duration // how long a message can be edited; default 20m
 	HoldWait    time.Duration // how long newer messages wait for one without keys; default 10s
+	Online      time.Duration // how long the account is online after it has typed; default 30s
 }
 
 // New returns a Channel for the account whose keys are in the SQLite file storePath. name is the
@@ -107,6 +108,7 @@ func New(name, storePath string, opts *Options) *Channel {
 	o.Reconnect = cmp.Or(o.Reconnect, time.Minute)
 	o.EditWindow = cmp.Or(o.EditWindow, 20*time.Minute)
 	o.HoldWait = cmp.Or(o.HoldWait, 10*time.Second)
+	o.Online = cmp.Or(o.Online, 30*time.Second)
 	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("account", name)
 	return &Channel{
 		name: name, opts: o, log: log,

@@ -319,7 +319,7 @@ func (c *conn) handle(n *node) {
 	}
 }
 
-// presence records that a client is online. The caller holds s.mu.
+// presence records whether a client is online. The caller holds s.mu.
 func (c *conn) presence(n *node) {
 	if n.Attrs["type"] != "available" && n.Attrs["type"] != "unavailable" {
 		c.s.violate("unknown presence %s", n)
@@ -327,7 +327,7 @@ func (c *conn) presence(n *node) {
 	if name, ok := n.Attrs["name"].(string); ok {
 		c.device.of.name = name
 	}
-	c.device.available = n.Attrs["type"] == "available"
+	c.device.presences = append(c.device.presences, n.Attrs["type"] == "available")
 }
 
 // chatstate passes on a typing indicator. The caller holds s.mu.

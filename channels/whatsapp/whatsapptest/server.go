@@ -98,7 +98,7 @@ type device struct {
 	signedKey    node
 	preKeys      []node
 	logins       int
-	available    bool
+	presences    []bool // whether it is online, as it has said
 	conn         *conn
 	queue        []*waiting // not acknowledged, oldest first
 }
@@ -296,16 +296,14 @@ func (s *Server) Logins() int {
 	return n
 }
 
-// Available reports whether the bot is shown as online.
-func (s *Server) Available() bool {
+// Presences returns what the bot's devices have said, in order: whether they are online.
+func (s *Server) Presences() (list []bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, d := range s.bot.devices {
-		if d.available {
-			return true
-		}
+		list = append(list, d.presences...)
 	}
-	return false
+	return list
 }
 
 // DeviceName returns the name that the phone shows for the device that last asked to be linked.
