@@ -27,6 +27,9 @@ const (
 	maxQuery   = 400 // characters; Brave's maximum
 	usualCount = 5
 	maxSnippet = 500 // characters
+
+	maxRepeats  = 3 // of a query that came too fast
+	repeatPause = 1100 * time.Millisecond
 )
 
 type searchArgs struct {
@@ -42,12 +45,15 @@ type provider struct {
 	service
 	client *http.Client
 	log    *slog.Logger
+
+	pause   time.Duration // between two repeated queries
+	waiting chan struct{} // held by the query that is repeated next
 }
 
 // newProvider returns a provider. It uses client unless the operator has set a host. Such a host
 // may be in the operator's own network, to which client refuses to connect.
 func newProvider(o SearchOptions, client *http.Client) (*provider, error) {
-	p := &provider{client: client}
+	p := &provider{client: client, pause: repeatPause, waiting: make(chan struct{}, 1)}
 	at := strings.TrimRight(o.BaseURL, "/")
 	if at != "" {
 		u, err := url.Parse(at)
@@ -78,8 +84,7 @@ func newProvider(o SearchOptions, client *http.Client) (*provider, error) {
 	return p, nil
 }
 
-// search implements web_search. It asks the service once: an error tells the model whether to try
-// again.
+// search implements web_search. An error tells the model whether to try again.
 func (p *provider) search(ctx context.Context, _ tool.Call, a searchArgs) (tool.Result, error) {
 	query := strings.Join(strings.Fields(a.Query), " ")
 	count := cmp.Or(a.Count, usualCount)
@@ -111,26 +116,54 @@ func (p *provider) search(ctx context.Context, _ tool.Call, a searchArgs) (tool.
 	return tool.Result{Text: text, Foreign: "search results of " + p.name}, nil
 }
 
-// ask sends a query and returns the body of the answer.
+// ask sends a query and returns the body of the answer. It repeats what came too fast: a model
+// searches for several things at once, and some plans allow one request per second.
 func (p *provider) ask(ctx context.Context, query string, count int) ([]byte, error) {
+	body, status, err := p.send(ctx, query, count)
+	for n := 0; n < maxRepeats && status == http.StatusTooManyRequests && p.advice[status] == "" &&
+		p.await(ctx); n++ {
+		body, status, err = p.send(ctx, query, count)
+	}
+	// The status comes first: it explains more than a body that can't be read.
+	if status >= 300 {
+		return nil, p.statusError(status)
+	}
+	return body, err
+}
+
+// await waits before a query is repeated, one query after the other. It returns false if ctx ends.
+func (p *provider) await(ctx context.Context) bool {
+	select {
+	case p.waiting <- struct{}{}:
+		defer func() { <-p.waiting }()
+	case <-ctx.Done():
+		return false
+	}
+	select {
+	case <-time.After(p.pause):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// send sends a query once, and returns the body and the status of the answer.
+func (p *provider) send(
+	ctx context.Context, query string, count int,
+) (body []byte, status int, err error) {
 	req, err := p.request(ctx, query, count)
 	if err != nil {
-		return nil, fmt.Errorf("%s can't be asked: %w", p.name, err)
+		return nil, 0, fmt.Errorf("%s can't be asked: %w", p.name, err)
 	}
 	req.Header.Set("User-Agent", userAgent)
 	resp, err := p.client.Do(req)
 	if err != nil {
-		return nil, p.unreachable(err)
+		return nil, 0, p.unreachable(err)
 	}
-	body, err := guard.ReadBody(resp, maxBody)
-	// The status comes first: it explains more than a body that can't be read.
-	if resp.StatusCode >= 300 {
-		return nil, p.statusError(resp.StatusCode)
+	if body, err = guard.ReadBody(resp, maxBody); err != nil {
+		err = p.unreachable(err)
 	}
-	if err != nil {
-		return nil, p.unreachable(err)
-	}
-	return body, nil
+	return body, resp.StatusCode, err
 }
 
 // unreachable returns a network error for the model. It leaves out the address, which may belong to

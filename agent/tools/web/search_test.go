@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"gateway/agent/tool"
 )
@@ -22,6 +24,8 @@ type fakeSearch struct {
 	mu      sync.Mutex
 	answers map[string]string // body by query
 	status  int               // status of all answers, if not 0
+	tooFast int               // number of further queries that come too fast
+	queries int               // number of queries
 }
 
 const searchKey = "key-of-the-operator"
@@ -38,9 +42,13 @@ func (f *fakeSearch) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer f.mu.Unlock()
 	query, problem := f.query(r)
 	body, ok := f.answers[query]
+	f.queries++
+	f.tooFast--
 	switch {
 	case problem != "":
 		http.Error(w, problem, http.StatusBadRequest)
+	case f.tooFast >= 0:
+		http.Error(w, "slower", http.StatusTooManyRequests)
 	case f.status != 0:
 		w.Header().Set("Location", "http://127.0.0.2/")
 		w.WriteHeader(f.status)
@@ -114,7 +122,16 @@ func (f *fakeSearch) run(t *testing.T, args string) (tool.Result, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tools[0].Run(t.Context(), tool.Call{Args: checked})
+	var a searchArgs
+	if err := json.Unmarshal(checked, &a); err != nil {
+		t.Fatal(err)
+	}
+	p, err := newProvider(o, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.log, p.pause = slog.New(slog.DiscardHandler), time.Millisecond
+	return p.search(t.Context(), tool.Call{}, a)
 }
 
 const threeArgs = `{"query":" tide\n times ","count":3}`
@@ -204,6 +221,26 @@ func TestSearchErrors(t *testing.T) {
 		}
 		if text := err.Error(); strings.Contains(text, searchKey) || strings.Contains(text, "127.0.0") {
 			t.Errorf("%s with %d tells %q", tt.provider, tt.status, text)
+		}
+	}
+}
+
+// TestSearchTooFast checks that a query is repeated if it came too fast, unless the service then
+// wants a person.
+func TestSearchTooFast(t *testing.T) {
+	for _, tt := range []struct {
+		provider         string
+		tooFast, queries int
+	}{
+		{"brave", maxRepeats, maxRepeats + 1}, {"tavily", 1, 2}, {"duckduckgo", 1, 1},
+		{"brave", maxRepeats + 1, maxRepeats + 1},
+	} {
+		f := newFakeSearch(t, tt.provider)
+		f.answers["tide times"], f.tooFast = "{}", tt.tooFast
+		_, err := f.run(t, threeArgs)
+		if succeeds := tt.queries > tt.tooFast; f.queries != tt.queries || (err == nil) != succeeds {
+			t.Errorf("%s refuses %d queries: %d were sent, %v; want %d", tt.provider, tt.tooFast,
+				f.queries, err, tt.queries)
 		}
 	}
 }
