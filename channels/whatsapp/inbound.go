@@ -42,13 +42,11 @@ func (t *translator) inbound(ctx context.Context, e *events.Message) (bus.Inboun
 	if !e.IsViewOnce { // of such a message only a label may be left, without the timer: see viewOnce
 		t.timers.note(ctx, info, m)
 	}
+	t.noteRemoval(info, m)
 	// Devices of one account see each other's messages. In the chat with itself the owner talks to
 	// the agent, and the gateway's own messages come back.
-	if info.IsFromMe {
-		t.handleOwn(info.Chat, m)
-		if !t.people.me.is(info.Chat) || isOurs(info.ID) {
-			return bus.InboundMessage{}, false
-		}
+	if info.IsFromMe && (!t.people.me.is(info.Chat) || isOurs(info.ID)) {
+		return bus.InboundMessage{}, false
 	}
 	m, edits, stamp := t.edited(ctx, e, m)
 	parsed, ok := read(m)
@@ -133,16 +131,20 @@ func isConversation(info *types.MessageInfo) bool {
 	return false
 }
 
-// handleOwn handles a message that the account's owner sent from the phone. It matters only if it
-// deletes one of our messages. A reply must then not quote the message any more.
-func (t *translator) handleOwn(chat types.JID, m *waE2E.Message) {
+// noteRemoval notes that somebody has deleted one of our messages: the account's owner on the
+// phone, or an admin of a group. Then a reply must not quote it any more, and phones ignore edits.
+func (t *translator) noteRemoval(info *types.MessageInfo, m *waE2E.Message) {
 	p := m.GetProtocolMessage()
-	if p.GetType() == waE2E.ProtocolMessage_REVOKE && p.GetKey().GetFromMe() {
-		if t.people.me.is(chat) {
-			chat = t.people.me.person().id
-		}
-		t.recent.remove(chat.ToNonAD().String(), p.GetKey().GetID())
+	author, _ := types.ParseJID(p.GetKey().GetParticipant()) // as named by an admin
+	if p.GetType() != waE2E.ProtocolMessage_REVOKE ||
+		!(info.IsFromMe && p.GetKey().GetFromMe()) && !(info.IsGroup && t.people.me.is(author)) {
+		return
 	}
+	chat := info.Chat
+	if t.people.me.is(chat) {
+		chat = t.people.me.person().id
+	}
+	t.recent.remove(chat.ToNonAD().String(), p.GetKey().GetID())
 }
 
 // edited returns the new text, the id of the edited message and the time of the edit, if m is an

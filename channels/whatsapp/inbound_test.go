@@ -1,6 +1,7 @@
 package whatsapp_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"gateway/bus"
+	"gateway/channels"
 	"gateway/channels/whatsapp/whatsapptest"
 )
 
@@ -315,6 +317,37 @@ func TestEditsOfPeople(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.wait("Ada sees the emoji", func() bool { return w.ada.Reaction(id) == "👍" })
+	}
+}
+
+// An admin of a group can delete the account's messages. Phones ignore edits of these.
+func TestRemovedByAdmin(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	group := w.server.AddGroup("Friends", false, w.ada)
+	w.run()
+	to := bus.Address{Account: "wa", Chat: group}
+	id, err := w.ch.Send(t.Context(), bus.Part{Key: "1", To: to, Text: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	remove := func(author string) {
+		_, err := w.ada.Send(t.Context(), group, &waE2E.Message{ProtocolMessage: &waE2E.ProtocolMessage{
+			Type: waE2E.ProtocolMessage_REVOKE.Enum(), Key: &waCommon.MessageKey{RemoteJID: &group,
+				FromMe: proto.Bool(false), ID: &id, Participant: &author},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.wait("the account has seen it", func() bool { return w.server.Pending() == 0 })
+	}
+	remove(w.ada.LID() + "@lid")
+	if err := w.ch.Edit(t.Context(), to, id, "two"); err != nil {
+		t.Errorf("edit after somebody else's message was removed: %v", err)
+	}
+	remove(w.server.BotLID() + "@lid")
+	if err := w.ch.Edit(t.Context(), to, id, "three"); !errors.Is(err, channels.ErrRefused) {
+		t.Errorf("edit of a removed message: %v, want a refusal", err)
 	}
 }
 
