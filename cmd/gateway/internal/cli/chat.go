@@ -135,15 +135,16 @@ func redial(cfg *config.Config, conn net.Conn) func(context.Context) (net.Conn, 
 }
 
 // findPatience and findRetry say how long and how often find tries to connect to a gateway that
-// has begun to start.
+// has begun to start. A start takes long on a busy machine, and if it changes a large database.
 const (
-	findPatience = 5 * time.Second
+	findPatience = time.Minute
 	findRetry    = 20 * time.Millisecond
 )
 
 // find connects to the running gateway, or to one that is starting. It returns nil, nil if none
 // runs, and an error if the one that runs takes no chats.
 func find(ctx context.Context, cfg *config.Config) (net.Conn, error) {
+	screen, known := cfg.Channels["terminal"]
 	// A gateway locks its database before it listens. If the database is locked and nothing
 	// listens, either the gateway is starting, or it has no socket, because its terminal is
 	// disabled or the path of its home is too long.
@@ -161,9 +162,12 @@ func find(ctx context.Context, cfg *config.Config) (net.Conn, error) {
 		case app.SocketPath(cfg.Gateway.Home) == "":
 			return nil, fmt.Errorf("the gateway in %s takes no chats, because the path of this home is too "+
 				"long: set GATEWAY_HOME to a shorter one, such as that of a link to it", cfg.Gateway.Home)
+		case known && !screen.Enabled:
+			return nil, fmt.Errorf("the gateway in %s takes no chats, because [channels.terminal] has "+
+				"\"enabled = false\"", cfg.Gateway.Home)
 		case time.Since(began) > findPatience:
-			return nil, fmt.Errorf("the gateway in %s takes no chats: its log has the reason, unless "+
-				"[channels.terminal] has \"enabled = false\"", cfg.Gateway.Home)
+			return nil, fmt.Errorf("the gateway in %s takes no chats: its log has the reason",
+				cfg.Gateway.Home)
 		}
 		if !channels.Sleep(ctx, findRetry) {
 			return nil, ctx.Err()

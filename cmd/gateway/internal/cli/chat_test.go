@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"gateway/channels/terminal"
@@ -32,40 +33,51 @@ func TestFind(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unlock() })
-	time.AfterFunc(100*time.Millisecond, func() {
-		l, err := net.Listen("unix", app.SocketPath(home))
-		if err != nil {
-			t.Error(err)
-			return
+	synctest.Test(t, func(t *testing.T) {
+		time.AfterFunc(30*time.Second, func() {
+			l, err := net.Listen("unix", app.SocketPath(home))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			t.Cleanup(func() { _ = l.Close() })
+		})
+		conn, err := find(t.Context(), cfg)
+		if conn == nil || err != nil {
+			t.Fatalf("with a gateway that starts: %v, %v; want a connection", conn, err)
 		}
-		t.Cleanup(func() { _ = l.Close() })
+		_ = conn.Close()
 	})
-	conn, err := find(t.Context(), cfg)
-	if conn == nil || err != nil {
-		t.Fatalf("with a gateway that starts: %v, %v; want a connection", conn, err)
-	}
-	_ = conn.Close()
 }
 
 // TestFindNoChats checks the errors for a gateway that runs and has no socket: the path of its home
-// is too long, or its terminal is disabled.
+// is too long, its terminal is disabled, or its log has the reason.
 func TestFindNoChats(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]string{
-		strings.Repeat("h", 100): "too long", "h": "[channels.terminal]",
+	for _, test := range []struct {
+		name    string
+		enabled bool
+		want    string
+	}{
+		{strings.Repeat("h", 100), true, "too long"},
+		{"h", false, "[channels.terminal]"},
+		{"h", true, "its log"},
 	} {
-		home := filepath.Join(t.TempDir(), name)
+		home := filepath.Join(t.TempDir(), test.name)
 		file := filepath.Join(t.TempDir(), "gateway.db")
 		cfg := &config.Config{Gateway: config.Gateway{Home: home},
-			Store: config.Store{URL: "sqlite:" + file}}
+			Store:    config.Store{URL: "sqlite:" + file},
+			Channels: map[string]config.Channel{"terminal": {Enabled: test.enabled}}}
 		unlock, err := store.Lock(file + ".lock")
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn, err := find(t.Context(), cfg)
-		if conn != nil || err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("find = %v, %v; want an error with %q", conn, err, want)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			conn, err := find(t.Context(), cfg)
+			if conn != nil || err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("find = %v, %v; want an error with %q", conn, err, test.want)
+			}
+		})
 		if err := unlock(); err != nil {
 			t.Error(err)
 		}
