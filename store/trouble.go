@@ -80,12 +80,14 @@ func IsLost(err error) bool {
 	if IsUnusable(err) {
 		return !errors.Is(err, errReader) // which only delays a repair
 	}
+	return IsDamaged(err)
+}
+
+// IsDamaged reports whether err says that the file of the database is damaged.
+func IsDamaged(err error) bool {
 	e, ok := errors.AsType[*sqlite.Error](err)
-	if !ok {
-		return false
-	}
 	// SQLITE_CORRUPT_VTAB, for example, concerns only the search index, which can be rebuilt.
-	return e.Code() == lib.SQLITE_CORRUPT || e.Code()&0xff == lib.SQLITE_NOTADB
+	return ok && (e.Code() == lib.SQLITE_CORRUPT || e.Code()&0xff == lib.SQLITE_NOTADB)
 }
 
 // LogUnlessLost logs an error and returns nil, unless the error says that the store is lost: then

@@ -38,7 +38,7 @@ func openHome(ctx context.Context, cfg *config.Config) (*home, error) {
 	}
 	root, err := OpenFolder(cfg.Gateway.Workspace)
 	if err != nil {
-		return nil, NewHomeError(cfg.Gateway.Workspace, err)
+		return nil, NewHomeError(cfg.Gateway.Home, err)
 	}
 	db, err := store.Open(ctx, cfg.Store.Path(), Migrations(), nil)
 	if err != nil {

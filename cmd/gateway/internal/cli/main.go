@@ -10,12 +10,14 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	_ "time/tzdata" // zone names for systems without zone data
 
 	"gateway/cmd/gateway/internal/app"
 	"gateway/cmd/gateway/internal/collector"
+	"gateway/cmd/gateway/internal/config"
 	"gateway/store"
 	"gateway/store/plaintext"
 )
@@ -117,7 +119,17 @@ func plainText(err error) string {
 	if !ok {
 		return err.Error()
 	}
-	const elsewhere = "or set GATEWAY_HOME to another folder"
+	elsewhere := "or set GATEWAY_HOME to another folder"
+	place := home.Home
+	// The folder of the workspace or of the database can be elsewhere. Folders above the home are
+	// named by the home.
+	if e, ok := errors.AsType[*fs.PathError](err); ok && filepath.IsAbs(e.Path) &&
+		!config.Within(home.Home, e.Path) {
+		place = e.Path
+		if !config.Within(place, home.Home) {
+			elsewhere = "or set another path in the configuration"
+		}
+	}
 	switch {
 	case errors.Is(err, store.ErrLocked):
 		return fmt.Sprintf("a gateway is running in %s already. Talk to it with \"gateway chat\", "+
@@ -126,13 +138,11 @@ func plainText(err error) string {
 		return fmt.Sprintf("%s has no data yet. Start the gateway once with \"gateway\", or set "+
 			"GATEWAY_HOME to the folder that it uses.", home.Home)
 	case errors.Is(err, syscall.EROFS):
-		return fmt.Sprintf("%s is on a read-only file system. Mount it writable, %s.",
-			home.Home, elsewhere)
+		return fmt.Sprintf("%s is on a read-only file system. Mount it writable, %s.", place, elsewhere)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist):
-		return fmt.Sprintf("%s can't be written. Give its folder to this user, %s.",
-			home.Home, elsewhere)
+		return fmt.Sprintf("%s can't be written. Give its folder to this user, %s.", place, elsewhere)
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist):
-		return fmt.Sprintf("%s is not a folder. Move that file away, %s.", home.Home, elsewhere)
+		return fmt.Sprintf("%s is not a folder. Move that file away, %s.", place, elsewhere)
 	case store.IsDenied(err):
 		return fmt.Sprintf("the database in %s can't be opened for writing. Let this user write it and "+
 			"its folder, mount its disk writable, %s.", home.Home, elsewhere)
@@ -142,6 +152,9 @@ func plainText(err error) string {
 	case store.IsBusy(err):
 		return fmt.Sprintf("another program has locked the database in %s. End that program, such as "+
 			"sqlite3 or a backup tool, and try again; nothing was lost.", home.Home)
+	case store.IsDamaged(err):
+		return fmt.Sprintf("the database in %s is damaged: %v. Restore a backup: \"gateway restore "+
+			"FILE --force\" moves the damaged files aside.", home.Home, home.Unwrap())
 	case errors.Is(err, store.ErrNewer):
 		return fmt.Sprintf("the data in %s was written by a newer gateway. Upgrade this one, %s.",
 			home.Home, elsewhere)
