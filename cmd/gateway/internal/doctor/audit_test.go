@@ -264,6 +264,17 @@ func TestReadableConfiguration(t *testing.T) {
 	}
 }
 
+// A problem of an address does not show the password in the address.
+func TestAddressWithPassword(t *testing.T) {
+	p := newSafe(t)
+	p.more("[models.x]\nmodel = \"m\"\nkey = \"file:key.txt\"\n" +
+		"base_url = \"http://user:hunter2@example.com/v1\"\n")
+	list := p.audit(nil)
+	if len(list) != 1 || list[0].ID != "GS023" || strings.Contains(list[0].Text, "hunter2") {
+		t.Errorf("it is said\n%+v\nwant GS023 without the password", list)
+	}
+}
+
 // An owner who was approved, and is not in the configuration, counts as an owner.
 func TestApprovedOwner(t *testing.T) {
 	p := newSafe(t)

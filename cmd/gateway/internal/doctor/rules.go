@@ -311,7 +311,7 @@ func plainServers(a *auditor) {
 	for name, m := range config.Sorted(a.cfg.Models) {
 		// A model without credentials is usually a server on the local network.
 		a.addIf((len(m.AllKeys()) > 0 || len(m.Headers) > 0) && plain(m.BaseURL),
-			"[models."+name+`] base_url = "`+m.BaseURL+`"`)
+			"[models."+name+"] base_url begins with http:")
 	}
 	a.checkServers(func(s config.Server) bool { return plain(s.URL) }, "its url begins with http:")
 	a.checkAccounts(func(c config.Channel) bool { return plain(c.APIURL) },
