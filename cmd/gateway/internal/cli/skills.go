@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -154,10 +155,10 @@ func skillsCheckCommand(load app.Loader) *cobra.Command {
 // packages returns all skills with their files, or only the one in dirs[0].
 func (b skillData) packages(dirs []string) ([]skills.Package, error) {
 	if len(dirs) > 0 {
-		p, err := b.Check(dirs[0])
-		if errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("there is no folder %s; give the one that has the SKILL.md", dirs[0])
+		if err := checkFolder(dirs[0]); err != nil {
+			return nil, err
 		}
+		p, err := b.Check(dirs[0])
 		if err != nil {
 			return nil, app.NewUsageError(err)
 		}
@@ -169,6 +170,18 @@ func (b skillData) packages(dirs []string) ([]skills.Package, error) {
 		list = append(list, b.Inspect(s))
 	}
 	return list, err
+}
+
+// checkFolder returns an error if the operator has named no folder, for example an archive.
+func checkFolder(dir string) error {
+	switch info, err := os.Stat(dir); {
+	case errors.Is(err, fs.ErrNotExist):
+		return app.UsageErrorf("there is no folder %s; give the one that has the SKILL.md", dir)
+	case err == nil && !info.IsDir():
+		return app.UsageErrorf("%s is not a folder; give the one that has the SKILL.md, and unpack an "+
+			"archive first", dir)
+	}
+	return nil // whoever reads the folder reports other errors
 }
 
 // report prints the problems of skills. It returns an error if a skill can't be used.
@@ -210,11 +223,16 @@ func report(cmd *cobra.Command, list []skills.Package, states map[string]string)
 	return nil
 }
 
-// find returns the skill with a name. It prefers usable skills and, with own, skills that are not
-// built in. A scope of "" means the shared and the built-in skills.
+// find returns the skill with a name, or else one whose folder has that name. It prefers usable
+// skills and, with own, skills that are not built in. A scope of "" means the shared and the
+// built-in skills.
 func (b skillData) find(name, scope string, own bool) (skills.Skill, error) {
-	// A lower rank is better. Where the skill comes from counts more than whether it works.
+	// A lower rank is better. The name counts more than where the skill comes from, and that more
+	// than whether it works. The folder of one skill can have the name of another one.
 	rank := func(s skills.Skill) (n int) {
+		if s.Name != name {
+			n += 4
+		}
 		if s.Problem != "" {
 			n++
 		}
@@ -330,7 +348,7 @@ func skillsInstallCommand(load app.Loader) *cobra.Command {
 		Short: "Install the skill in a folder as a shared skill",
 		Args:  cobra.ExactArgs(1),
 	}, func(cmd *cobra.Command, cfg *config.Config, args []string) error {
-		if err := checkOwner(cfg); err != nil {
+		if err := cmp.Or(checkFolder(args[0]), checkOwner(cfg)); err != nil {
 			return err
 		}
 		// Install needs the folder, even before the first start of the gateway.

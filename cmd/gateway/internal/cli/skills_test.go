@@ -2,6 +2,9 @@ package cli
 
 import (
 	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -62,6 +65,30 @@ func TestSkillCommands(t *testing.T) {
 			if got := out.String(); !strings.Contains(got, command+want) {
 				t.Errorf("%q lacks %q", got, command+want)
 			}
+		}
+	}
+}
+
+// A name means the skill with that name, also if the folder of another skill has it.
+func TestFindSkill(t *testing.T) {
+	shared, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shared.Close()
+	for folder, name := range map[string]string{"tea": "brew", "pour": "tea"} {
+		dir := filepath.Join(shared.Name(), "skills", folder)
+		text := "---\nname: " + name + "\ndescription: d\n---\ntext"
+		err := errors.Join(os.MkdirAll(dir, 0o700),
+			os.WriteFile(filepath.Join(dir, "SKILL.md"), []byte(text), 0o600))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := skillData{Library: skills.New(&skills.Options{Shared: shared})}
+	for name, want := range map[string]string{"tea": "pour", "brew": "tea", "pour": "pour"} {
+		if s, err := b.find(name, "", true); err != nil || s.Folder != want {
+			t.Errorf("find(%q) = the folder %q, %v; want %q", name, s.Folder, err, want)
 		}
 	}
 }
