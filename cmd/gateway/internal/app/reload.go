@@ -88,7 +88,7 @@ func (r *reloader) run(ctx context.Context) error {
 }
 
 // reload reads the configuration and applies its live settings. If nothing has changed, it logs
-// at level info only if somebody asked for the reload.
+// at level info only if somebody asked for the reload, or if the reload before has failed.
 func (r *reloader) reload(ctx context.Context, asked bool) {
 	next, err := r.load()
 	// Some editors move a file away or empty it before they write it anew, and a full disk leaves it
@@ -119,7 +119,7 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 	}
 	if len(live)+len(restart) == 0 {
 		level := slog.LevelDebug
-		if asked {
+		if _, _, trouble := r.state(); asked || trouble != nil {
 			level = slog.LevelInfo
 		}
 		r.log.Log(ctx, level, "configuration reloaded, nothing has changed")

@@ -1,10 +1,12 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -79,7 +81,9 @@ func testLostFile(t *testing.T, lose func(path string) error) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		hangup := make(chan os.Signal)
-		r := &reloader{load: load, hangup: hangup, current: current, log: slog.New(slog.DiscardHandler),
+		log := new(bytes.Buffer) // of level info
+		r := &reloader{load: load, hangup: hangup, current: current,
+			log:   slog.New(slog.NewTextHandler(log, nil)),
 			apply: func(cfg *config.Config) { t.Errorf("the rules became %+v", cfg.Tools) }}
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
@@ -104,6 +108,9 @@ func testLostFile(t *testing.T, lose func(path string) error) {
 		synctest.Wait()
 		if _, _, trouble := r.state(); trouble != nil {
 			t.Errorf("the file is there again, but: %v", trouble)
+		}
+		if got := log.String(); !strings.Contains(got, "configuration reloaded") {
+			t.Errorf("the log ends with the problem:\n%s", got)
 		}
 	})
 }
