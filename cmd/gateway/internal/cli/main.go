@@ -113,19 +113,29 @@ func plainUsage(err error) error {
 	return err
 }
 
+// atFault returns the path at fault, or "" if it is the home or a folder above it. The workspace or
+// the database can be elsewhere.
+func atFault(home string, err error) string {
+	e, ok := errors.AsType[*fs.PathError](err)
+	if !ok || !filepath.IsAbs(e.Path) || config.Within(home, e.Path) {
+		return ""
+	}
+	// Below a home that is a file, any path fails.
+	if info, err := os.Stat(home); config.Within(e.Path, home) && (err != nil || !info.IsDir()) {
+		return ""
+	}
+	return e.Path
+}
+
 // plainText returns the text of an error as people read it: what happened and what to do.
 func plainText(err error) string {
 	home, ok := errors.AsType[*app.HomeError](err)
 	if !ok {
 		return err.Error()
 	}
-	elsewhere := "or set GATEWAY_HOME to another folder"
-	place := home.Home
-	// The folder of the workspace or of the database can be elsewhere. Folders above the home are
-	// named by the home.
-	if e, ok := errors.AsType[*fs.PathError](err); ok && filepath.IsAbs(e.Path) &&
-		!config.Within(home.Home, e.Path) {
-		place = e.Path
+	place, elsewhere := home.Home, "or set GATEWAY_HOME to another folder"
+	if at := atFault(home.Home, err); at != "" {
+		place = at
 		if !config.Within(place, home.Home) {
 			elsewhere = "or set another path in the configuration"
 		}
