@@ -126,7 +126,8 @@ const (
 func (c *conn) finish(n node) {
 	hold := verdict
 	for _, key := range []string{"code", "reason"} { // of an error of the server
-		if code, _ := n.Attrs[key].(string); strings.HasPrefix(code, "5") {
+		code, _ := n.Attrs[key].(string)
+		if strings.HasPrefix(code, "5") && code != "515" { // at 515 the client connects anew
 			hold = lastWord
 		}
 	}
