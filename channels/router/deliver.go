@@ -136,7 +136,7 @@ func (s *sender) mustWait(
 	if wait := s.admit(d, now); wait > 0 {
 		return wait
 	}
-	if s.reserved || !s.sendsNew(d) {
+	if !s.sendsNew(d) {
 		return s.a.wait(s.to, now)
 	}
 	wait := s.a.reserve(&s.w.reservation, s.to, limits, now)
@@ -146,8 +146,7 @@ func (s *sender) mustWait(
 
 // sendsNew reports whether the next attempt at d will probably send a new message.
 func (s *sender) sendsNew(d *bus.Delivery) bool {
-	n := len(d.IDs)
-	return n >= s.shown.usable && (!s.planned || n < len(s.parts))
+	return len(d.IDs) >= s.shown.usable
 }
 
 // admit returns how long d must wait for other conversations: while its platform is unreachable, or

@@ -101,6 +101,21 @@ func TestLeave(t *testing.T) {
 	})
 }
 
+// A process may die while the account leaves a group. The next one tries again, and does not report
+// that a message may come twice.
+func TestLeaveInterrupted(t *testing.T) {
+	inWorld(t, func(w *world) {
+		id := w.store(leaves)
+		w.exec("UPDATE outbox SET state = 'sending'")
+		_, o := w.startGuest(nil)
+		w.wantState(id, bus.Sent)
+		n, d := w.router.Stats().Uncertain.Load(), w.delivery(id)
+		if out := o.all(); n != 0 || d.Uncertain != 0 || !slices.Contains(out, "sent a ") {
+			t.Errorf("%d counted, %d noted as uncertain; outcomes %q", n, d.Uncertain, out)
+		}
+	})
+}
+
 // The account can't leave a group if the platform refuses, or if the platform has no groups.
 func TestLeaveRefused(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -330,6 +330,45 @@ func TestRetryAllByPerson(t *testing.T) {
 	})
 }
 
+// The time in which a message waits behind another one does not count as tried.
+func TestWaitingIsNotTrying(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.fail = down(errDown)
+		w.start()
+		w.sleep(time.Second)
+		id := w.put(chatA, "bad")
+		next := w.put(chatA, "next")
+		w.sleep(time.Hour)
+		w.person(w.outbox.Drop, id)
+		if d := w.delivery(next); d.Attempts == 0 || d.Tried > 2*time.Second {
+			t.Errorf("after %d attempts, it counts as tried for %v", d.Attempts, d.Tried)
+		}
+	})
+}
+
+// A message whose place a retried one has taken keeps its pause, unless the clock was set back.
+func TestPauseAfterClockChange(t *testing.T) {
+	for _, ahead := range []time.Duration{0, time.Hour} {
+		inWorld(t, func(w *world) {
+			w.Fail(1, channels.ErrRefused)
+			w.start()
+			earlier := w.put(chatA, "earlier")
+			w.Fail(9, errDown)
+			id := w.put(chatA, "hello")
+			w.sleep(6 * time.Minute) // the ninth pause is at least 3 minutes long
+			d := w.delivery(id)
+			w.exec("UPDATE outbox SET updated_ms = $1 WHERE id = $2",
+				d.Changed.Add(ahead).UnixMilli(), id)
+			w.person(w.outbox.Retry, earlier)
+			if ahead == 0 {
+				w.wantRead(chatA, "earlier")
+			}
+			w.sleep(10 * time.Minute)
+			w.wantRead(chatA, "earlier", "hello")
+		})
+	}
+}
+
 // If a message that waits for its next attempt is dropped, the message after it no longer waits.
 func TestDropByPerson(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -210,6 +210,38 @@ func TestDroppedBehindStopped(t *testing.T) {
 	})
 }
 
+// The message "Stopped." also comes after the last edit if the platform asks for a pause first. If
+// an earlier process may have sent the message, that is still counted.
+func TestStoppedBeforeWhileLimited(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			w.poll = time.Hour // at the end of the pause only the worker reads the table
+			stop := w.start()
+			w.progress(bus.Progress{To: chatA, Stream: "s", Text: "I see.", Status: "counts"})
+			w.sleep(2 * time.Second)
+			stopped := bus.OutboundMessage{To: chatA, Text: "Stopped.", Stops: []string{"s"}}
+			mark, uncertain := "I see. … (stopped)", 0
+			if restart {
+				stop()
+				w.store(stopped)
+				w.exec("UPDATE outbox SET state = 'sending'")
+				w.Fail(1, &channels.RateError{After: time.Minute})
+				mark, uncertain = "… (stopped)", 1
+				w.start()
+			} else {
+				w.Fail(1, &channels.RateError{After: time.Minute})
+				w.store(stopped)
+			}
+			w.sleep(2 * time.Minute)
+			w.wantCalls(shows, `send "I see.\n\n_counts_" at 1s`, fmt.Sprintf("edit %q at 2s", mark),
+				fmt.Sprintf("edit %q at 1m2s", mark), `send "Stopped." at 1m2s`)
+			if n := w.router.Stats().Uncertain.Load(); n != int64(uncertain) {
+				t.Errorf("%d counted as uncertain, want %d", n, uncertain)
+			}
+		})
+	}
+}
+
 // The status line of a stopped answer is removed even if the platform asks for a pause first,
 // and if the next answer has begun meanwhile.
 func TestStoppedWhileLimited(t *testing.T) {
