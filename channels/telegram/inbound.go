@@ -51,8 +51,7 @@ const maxEditAge = 48 * time.Hour
 // edited translates an edited message. It returns false if the edit has no text: a live location is
 // edited when it moves, for example. A replaced file is ignored.
 func (r *receiver) edited(m *message) (bus.InboundMessage, bool) {
-	if text, _ := m.written(); m.EditDate == 0 || text == "" ||
-		time.Since(time.Unix(m.EditDate, 0)) > maxEditAge {
+	if text, _ := m.written(); text == "" || time.Since(time.Unix(m.EditDate, 0)) > maxEditAge {
 		return bus.InboundMessage{}, false
 	}
 	in, ok := r.inbound(m)

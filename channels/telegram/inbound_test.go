@@ -41,6 +41,8 @@ func TestInbound(t *testing.T) {
 		{"direct", telegramtest.Message{Text: "hello"}, with(direct, text("hello", true))},
 		{"direct command", telegramtest.Message{Text: "/new@Gateway_Bot now"},
 			with(direct, text("/new now", true))},
+		{"other bot's command to us", telegramtest.Message{Text: "/help@other_bot"},
+			with(direct, text("/help@other_bot", true))},
 		{"group chatter", telegramtest.Message{Chat: group, Text: "hello"},
 			with(inGroup, text("hello", false))},
 		{"mention", telegramtest.Message{Chat: group, Text: "@gateway_bot, hello"},
@@ -86,6 +88,12 @@ func TestInbound(t *testing.T) {
 			with(inGroup, func(m *bus.InboundMessage) {
 				m.Text, m.Addressed = "yes", true
 				m.ReplyTo = &bus.Quote{ID: "3", Sender: "Gateway", Text: "Shall I?", Ours: true}
+			})},
+		{"reply to another", telegramtest.Message{Chat: group, Text: "yes", Extra: fields{
+			"reply_to_message": fields{"message_id": 3, "text": "Shall I?",
+				"from": fields{"id": 9, "first_name": "Bob"}}}},
+			with(inGroup, func(m *bus.InboundMessage) {
+				m.Text, m.ReplyTo = "yes", &bus.Quote{ID: "3", Sender: "Bob", Text: "Shall I?"}
 			})},
 		{"reply to a part", telegramtest.Message{Text: "why?", Extra: fields{
 			"quote": fields{"text": "lake"}, "reply_to_message": fields{"message_id": 2,

@@ -2,6 +2,7 @@ package telegram_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"gateway/channels"
@@ -51,5 +52,33 @@ func TestLeave(t *testing.T) {
 	}
 	if err := c.Leave(t.Context(), "-12"); err != nil {
 		t.Errorf("Leave of an unknown group = %v", err)
+	}
+}
+
+// TestJoined checks which changes of the bot's membership mean that somebody has added it to a
+// group.
+func TestJoined(t *testing.T) {
+	_, c, _ := start(t)
+	for _, tt := range []struct {
+		name, chat, before, after string
+		joined                    bool
+	}{
+		{"added", `"type":"group"`, "left", "member", true},
+		{"added again", `"type":"supergroup"`, "kicked", "restricted", true},
+		{"more rights", `"type":"supergroup"`, "member", "administrator", false},
+		{"removed", `"type":"group"`, "member", "kicked", false},
+		{"banned", `"type":"group"`, "left", "kicked", false},
+		{"unblocked by a person", `"type":"private"`, "kicked", "member", false},
+		{"added to a channel", `"type":"channel"`, "left", "administrator", false},
+		{"added to messages to a channel", `"type":"supergroup","is_direct_messages":true`, "left",
+			"member", false},
+	} {
+		b := c.Translate(t.Context(), fmt.Sprintf(`{"update_id":1,"my_chat_member":{"date":1700000000,
+			"chat":{"id":-7,"title":"Friends",%s},"from":{"id":42,"first_name":"Ada"},
+			"old_chat_member":{"status":%q},"new_chat_member":{"status":%q}}}`,
+			tt.chat, tt.before, tt.after))
+		if (len(b.Joined) == 1) != tt.joined {
+			t.Errorf("%s: joined %+v, want it: %t", tt.name, b.Joined, tt.joined)
+		}
 	}
 }
