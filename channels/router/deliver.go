@@ -110,9 +110,7 @@ func (s *sender) begin(ctx context.Context, d *bus.Delivery) (over bool, wait ti
 	s.planned, s.sending, s.parts = false, d.Fresh, nil
 	s.crashed = d.Crashes > 0
 	if stream := d.Message.Stream; stream != "" {
-		if shown := s.w.display.claimPreview(stream); s.a.editor != nil {
-			s.shown = shown
-		}
+		s.shown = s.w.display.claimPreview(stream)
 	}
 	return false, 0
 }
