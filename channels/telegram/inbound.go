@@ -190,8 +190,8 @@ func (u user) read(text string, entities []entity) parsedText {
 		case e.beginsCommand():
 			command, name, named := strings.Cut(word, "@")
 			r.forOther = named && !strings.EqualFold(name, u.Username)
-			r.forUs = r.forUs || !r.forOther
 			if !r.forOther {
+				r.forUs = true
 				r.text = command + r.text[end:]
 			}
 		case e.Type == "mention" && strings.EqualFold(word, "@"+u.Username),

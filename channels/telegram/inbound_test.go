@@ -63,6 +63,15 @@ func TestInbound(t *testing.T) {
 				"type": "text_mention", "offset": 0, "length": 3,
 				"user": fields{"id": 7000000001, "first_name": "Bot"}}}}},
 			with(inGroup, text("[photo] hello", true))},
+		{"text mention of another", telegramtest.Message{Chat: group, Extra: fields{
+			"caption": "Bob hello", "photo": []int{}, "caption_entities": []fields{{
+				"type": "text_mention", "offset": 0, "length": 3,
+				"user": fields{"id": 9, "first_name": "Bob"}}}}},
+			with(inGroup, text("[photo] Bob hello", false))},
+		{"our name as code", telegramtest.Message{Chat: group, Extra: fields{
+			"caption": "@gateway_bot is down", "photo": []int{}, "caption_entities": []fields{{
+				"type": "code", "offset": 0, "length": 12}}}},
+			with(inGroup, text("[photo] @gateway_bot is down", false))},
 		{"command", telegramtest.Message{Chat: group, Text: "/help"},
 			with(inGroup, text("/help", true))},
 		{"our command", telegramtest.Message{Chat: group, Text: "/help@gateway_bot me"},
