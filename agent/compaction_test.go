@@ -168,10 +168,12 @@ func TestIdle(t *testing.T) {
 }
 
 // /new begins a new conversation at once. The old one becomes notes in the background, even if
-// the process ends or the model fails in the meantime. After three failures the messages
-// themselves are stored instead of notes.
+// the process ends or the model fails in the meantime. If the model refuses three times, or does
+// not work for a day, the messages themselves are stored instead of notes.
 func TestNewMakesNotes(t *testing.T) {
 	t.Parallel()
+	const beginnings = "[No notes could be made of this part of the conversation. Its messages " +
+		"begin:]\n- 2000-01-01, user: " + stamp + "thing 0\n"
 	for _, test := range []struct {
 		name string
 		do   func(w *world)
@@ -191,11 +193,22 @@ func TestNewMakesNotes(t *testing.T) {
 			w.sleep(90 * time.Second)
 			w.clerk().set(func(c *notesModel) { c.fail = nil })
 		}, "- 2000-01-01: " + stamp + "thing 0\n"},
-		{"with a model that never works", func(w *world) {
-			w.clerk().set(func(c *notesModel) { c.fail = &llm.Error{Kind: llm.Overloaded} })
+		{"after an outage of a night", func(w *world) {
+			w.clerk().set(func(c *notesModel) { c.fail = &llm.Error{Kind: llm.Unavailable} })
 			w.say("a", "/new")
-		}, "[No notes could be made of this part of the conversation. Its messages begin:]\n" +
-			"- 2000-01-01, user: " + stamp + "thing 0\n"},
+			w.sleep(10 * time.Hour)
+			w.clerk().set(func(c *notesModel) { c.fail = nil })
+			w.sleep(time.Hour)
+		}, "- 2000-01-01: " + stamp + "thing 0\n"},
+		{"with a model that refuses", func(w *world) {
+			w.clerk().set(func(c *notesModel) { c.fail = &llm.Error{Kind: llm.ContentRefused} })
+			w.say("a", "/new")
+		}, beginnings},
+		{"with a model that never works", func(w *world) {
+			w.clerk().set(func(c *notesModel) { c.fail = &llm.Error{Kind: llm.Unauthorized} })
+			w.say("a", "/new")
+			w.sleep(24 * time.Hour)
+		}, beginnings},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {

@@ -52,7 +52,7 @@ func (a Archiver) Do(ctx context.Context, t *Task) (o Outcome, err error) {
 		if err != nil || len(entries) == 0 {
 			return o, err
 		}
-		notes, err := a.notes(ctx, spenderOf(t.Scope, key), entries, t.Attempts >= notesRetries)
+		notes, err := a.notes(ctx, spenderOf(t.Scope, key), entries, t.Attempts)
 		if err != nil {
 			return o, err
 		}

@@ -99,7 +99,7 @@ func (c Compactor) part(
 		return nil, err
 	}
 	who := spenderOf(before.Scope, key)
-	_, err = c.Compact(ctx, key, before, entries, who, t.Attempts >= notesRetries)
+	_, err = c.Compact(ctx, key, before, entries, who, t.Attempts)
 	return entries, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,8 +52,32 @@ const maxParts = 5
 // chunkRead is the number of messages to read for a part. Most turns have fewer.
 const chunkRead = 1000
 
-// notesRetries is the number of failures after which shortened messages replace the notes.
-const notesRetries = 3
+// The number of failures after which shortened messages replace the notes. An outage may last for a
+// night, and nobody waits for the notes: outageRetries are the failures of about 19 hours.
+const (
+	notesRetries  = 3
+	outageRetries = 24
+
+	// NotesNow is a number of failures after which shortened messages always replace the notes.
+	NotesNow = math.MaxInt
+)
+
+// retriesAfter returns the number of failures after which shortened messages replace notes that
+// could not be made because of err.
+func retriesAfter(err error) int {
+	e, ok := errors.AsType[*llm.Error](err)
+	if !ok {
+		return notesRetries
+	}
+	switch e.Kind {
+	case llm.Unauthorized, llm.Forbidden, llm.NotFound, llm.OutOfQuota: // until somebody mends that
+		return outageRetries
+	}
+	if e.Kind.Temporary() {
+		return outageRetries
+	}
+	return notesRetries
+}
 
 // Part returns the next part to note: the oldest messages of a session after a given message, about
 // need bytes and none newer than to.
@@ -88,13 +113,13 @@ func (s *Summarizer) requestSize() int {
 var errMoved = errors.New("the start of the session has moved")
 
 // Compact makes notes of entries, the oldest of a session, and moves its start behind them. If no
-// model makes notes and dump is set, shortened messages replace them. Compact reports whether
-// anything has changed.
+// model makes notes after the given number of earlier failures, shortened messages may replace
+// them. Compact reports whether anything has changed.
 func (s *Summarizer) Compact(
 	ctx context.Context, key session.Key, before session.Summary, entries []session.Entry,
-	who budget.Spender, dump bool,
+	who budget.Spender, failures int,
 ) (bool, error) {
-	notes, err := s.notes(ctx, who, entries, dump)
+	notes, err := s.notes(ctx, who, entries, failures)
 	if err != nil {
 		return false, err
 	}
@@ -141,14 +166,14 @@ func (n noted) text() string {
 // notes asks the model for notes of entries. Turns that have read foreign text get separate notes,
 // which never become lasting memory.
 func (s *Summarizer) notes(
-	ctx context.Context, who budget.Spender, entries []session.Entry, dump bool,
+	ctx context.Context, who budget.Spender, entries []session.Entry, failures int,
 ) (n noted, err error) {
 	own, foreign := split(entries)
 	if len(own) > 0 {
-		n.own, err = s.notesOf(ctx, who, own, dump)
+		n.own, err = s.notesOf(ctx, who, own, failures)
 	}
 	if err == nil && len(foreign) > 0 {
-		n.foreign, err = s.notesOf(ctx, who, foreign, dump)
+		n.foreign, err = s.notesOf(ctx, who, foreign, failures)
 		if n.foreign != "" {
 			n.foreign = memory.MarkForeign(n.foreign)
 		}
@@ -161,7 +186,7 @@ const maxHalved = 4
 
 // notesOf asks the model for notes of entries.
 func (s *Summarizer) notesOf(
-	ctx context.Context, who budget.Spender, entries []session.Entry, dumps bool,
+	ctx context.Context, who budget.Spender, entries []session.Entry, failures int,
 ) (string, error) {
 	size := s.requestSize()
 	resp, err := s.ask(ctx, who, notesRequest(entries, s.Zone, size))
@@ -181,7 +206,7 @@ func (s *Summarizer) notesOf(
 		return keptNotes(wholeLines(resp), entries), nil
 	case ctx.Err() != nil, errors.Is(err, policy.ErrHalted), errors.Is(err, budget.ErrExceeded):
 		return "", err
-	case dumps:
+	case failures >= retriesAfter(err):
 		s.Logger.WarnContext(ctx, "no notes could be made", "err", err)
 		return dump(entries, s.Zone), nil
 	case err == nil:

@@ -125,7 +125,8 @@ func (t *conversation) compactOlder(ctx context.Context, need int) (bool, error)
 	if t.settings.Activity != activity.Off {
 		t.preview.show(t.preview.partial, "📝 making notes")
 	}
-	moved, err := t.env.Summarizer.Compact(ctx, t.Session, before, entries, t.costs.spender(), true)
+	moved, err := t.env.Summarizer.Compact(ctx, t.Session, before, entries, t.costs.spender(),
+		background.NotesNow)
 	if ctx.Err() != nil || errors.Is(err, policy.ErrHalted) || modelcall.IsSpent(err) {
 		return false, nil // the next model call returns the error
 	}
