@@ -12,6 +12,7 @@ import (
 	"gateway/agent/llm"
 	"gateway/memory"
 	"gateway/session"
+	"gateway/store/plaintext"
 )
 
 // A System holds the parts of a system prompt. It contains nothing that changes from turn
@@ -34,7 +35,7 @@ type System struct {
 	Skills       string // list of the other skills
 
 	Notes     []memory.Entry // newest entries of the scope's history, the oldest first
-	NotesSize int            // bytes of them that are shown
+	NotesSize int            // bytes of them that are shown; the newest ones may be cut
 	Session   string         // session whose notes are in Summary
 	Summary   session.Summary
 
@@ -233,10 +234,11 @@ func (s *System) recent() string {
 			continue // the notes are in the summary
 		}
 		line := "[" + e.Time.In(s.Zone).Format(time.DateOnly) + "] " + Escape(e.Text)
-		if room -= len(line); room < 0 {
+		if len(line) > room && len(list) > 0 {
 			break
 		}
-		list = append(list, line)
+		list = append(list, plaintext.Clip(line, room))
+		room -= len(line)
 	}
 	if len(list) == 0 {
 		return ""
