@@ -47,7 +47,7 @@ func (w When) String() string {
 	case w.every != 0:
 		return "every " + span(w.every)
 	case w.cron != "":
-		return fmt.Sprintf("at %s (%s)", w.cron, w.Location())
+		return fmt.Sprintf("at %s (%s)", w.cron, ShowZone(w.Location()))
 	}
 	return "never"
 }

@@ -477,6 +477,10 @@ func TestShowZone(t *testing.T) {
 		if got := ShowZone(loc); got != want {
 			t.Errorf("ShowZone(%v) = %q, want %q", loc, got, want)
 		}
+		w, err := ParseCron("0 9 * * 1", loc)
+		if want = "at 0 9 * * 1 (" + want + ")"; err != nil || w.String() != want {
+			t.Errorf("a job is described as %q, %v; want %q", w, err, want)
+		}
 	}
 }
 

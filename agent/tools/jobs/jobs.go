@@ -437,7 +437,7 @@ func (k jobTools) timezone(tx *store.Tx, c tool.Call, a arguments) (string, erro
 	now := schedule.ShowTime(k.Now(), loc)
 	switch {
 	case a.Zone == "":
-		return fmt.Sprintf("The time zone is %s; it is %s.", loc, now), nil
+		return fmt.Sprintf("The time zone is %s; it is %s.", schedule.ShowZone(loc), now), nil
 	case c.Proactive:
 		return "", refuse("the time zone is not changed from inside a scheduled run")
 	}
