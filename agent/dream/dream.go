@@ -86,7 +86,6 @@ type Deps struct {
 type Options struct {
 	MaxEntries  int // history entries per run; by default 20
 	MaxRounds   int // model calls in the second phase; by default 10
-	MaxOutput   int // tokens per answer; 0 is the provider's default
 	MaxDocument int // the size of a document, in bytes; by default 16,384
 
 	// MaxTokens is the limit for all model calls of a run, input and output; by default
@@ -109,7 +108,6 @@ func New(deps Deps, opts *Options) *Dreamer {
 	o.MaxEntries = cmp.Or(max(o.MaxEntries, 0), 20)
 	o.MaxRounds = cmp.Or(max(o.MaxRounds, 0), 10)
 	o.MaxTokens = cmp.Or(max(o.MaxTokens, 0), 100_000)
-	o.MaxOutput = max(o.MaxOutput, 0)
 	o.MaxDocument = cmp.Or(max(o.MaxDocument, 0), 16<<10)
 	o.Zone = cmp.Or(o.Zone, time.UTC)
 	if deps.Now == nil {

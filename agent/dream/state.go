@@ -186,8 +186,7 @@ func (r *run) ask(ctx context.Context, req llm.Request) (*llm.Response, error) {
 		return nil, r.fail(ctx, fmt.Errorf("%w: %d of %d, and the next call would take about %d more",
 			errTokens, r.state.Used, r.opts.MaxTokens, expected))
 	}
-	req.MaxOutput = r.opts.MaxOutput
-	if left < cmp.Or(req.MaxOutput, usualOutput) {
+	if left < usualOutput {
 		req.MaxOutput = left
 	}
 	resp, err := r.deps.Ask(ctx, req)
