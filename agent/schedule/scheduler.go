@@ -230,8 +230,8 @@ func (s *Scheduler) replan(ctx context.Context, now time.Time) error {
 // HasHeartbeats reports whether heartbeats are configured.
 func (s *Scheduler) HasHeartbeats() bool { return s.opts.Heartbeat > 0 }
 
-// updateHeartbeats creates and removes heartbeats, so that exactly the people and groups that want
-// one have one.
+// updateHeartbeats creates heartbeats, so that the people and groups that want one have one. It
+// removes them if none are configured. One that nobody wants any more finds nothing to check.
 func (s *Scheduler) updateHeartbeats(ctx context.Context, now time.Time) error {
 	first := s.asked.IsZero()
 	every := heartbeatsEvery
