@@ -129,12 +129,26 @@ func voiceFields(part bus.Part) fields {
 		"waveform": base64.StdEncoding.EncodeToString(wave)}
 }
 
-// upload sends a message with a file. Unlike the library, it does not read the file into memory.
+// An uploadBody is the body of an upload.
+type uploadBody struct {
+	io.Reader
+	io.Closer
+	tick func() // called after each read
+}
+
+// Read implements [io.Reader].
+func (b *uploadBody) Read(p []byte) (int, error) {
+	defer b.tick()
+	return b.Reader.Read(p)
+}
+
+// upload sends a message with a file. Unlike the library, it does not read the file into memory. It
+// gives up when there is no progress; the total time depends on the file.
 func (c *Channel) upload(
 	ctx context.Context, address string, f *bus.File, body fields,
 ) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, uploadTimeout)
-	defer cancel()
+	ctx, tick, stop := channels.WithStall(ctx, uploadStall)
+	defer stop()
 	name := fileName(f)
 	if body["attachments"] == nil {
 		// The id is the number in the name of the form's part, "files[0]".
@@ -157,11 +171,11 @@ func (c *Channel) upload(
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	// A file that grows meanwhile must not exceed the length in the header.
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, struct {
-		io.Reader
-		io.Closer
-	}{io.MultiReader(bytes.NewReader(before), io.LimitReader(file, size),
-		bytes.NewReader(after)), file})
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, &uploadBody{
+		Reader: io.MultiReader(bytes.NewReader(before), io.LimitReader(file, size),
+			bytes.NewReader(after)),
+		Closer: file, tick: tick,
+	})
 	if err != nil {
 		_ = file.Close() // only read, so errors don't matter
 		return nil, err

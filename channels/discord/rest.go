@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	callTimeout   = 30 * time.Second // for any call without a file
-	uploadTimeout = 3 * time.Minute
-	maxAnswer     = 16 << 20 // bytes; 100 messages are far smaller
+	callTimeout = 30 * time.Second // for any call without a file
+	uploadStall = 3 * time.Minute  // how long an upload may make no progress
+	maxAnswer   = 16 << 20         // bytes; 100 messages are far smaller
 )
 
 // A transport redirects requests to another server if one is configured, and converts answers

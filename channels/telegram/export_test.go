@@ -28,9 +28,6 @@ func (c *Channel) SetAnswer(d time.Duration) { c.answer = d }
 // SetInspect sets the time between two looks at the webhook.
 func (c *Channel) SetInspect(d time.Duration) { c.inspect = d }
 
-// ErrStalled is the cause of the error when a transfer makes no progress.
-var ErrStalled = errStalled
-
 // panickingIntake is an intake that lets panics pass.
 type panickingIntake struct{ channels.Intake }
 

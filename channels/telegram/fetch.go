@@ -63,7 +63,7 @@ func (c *client) fetch(
 		return c.fetchLocal(ctx, f.Path, w)
 	}
 	// There is no limit on the total time, because the size of the file is not known here.
-	ctx, tick, stop := progress(ctx, stall)
+	ctx, tick, stop := channels.WithStall(ctx, stall)
 	defer stop()
 	return stallError(ctx, c.download(ctx, f.Path, notifyingWriter{w, tick}))
 }

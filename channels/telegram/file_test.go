@@ -237,7 +237,7 @@ func TestUploadStalls(t *testing.T) {
 	api.Inject(telegramtest.Fault{Method: "sendDocument", Effect: telegramtest.Hang})
 	c.SetStall(50 * time.Millisecond)
 	_, err := c.Send(t.Context(), bus.Part{To: ada, File: pdf("x")})
-	for errors.Is(err, telegram.ErrStalled) && !errors.Is(err, channels.ErrUncertain) {
+	for errors.Is(err, channels.ErrStalled) && !errors.Is(err, channels.ErrUncertain) {
 		// On a busy machine, the transfer may stall before anything is sent.
 		_, err = c.Send(t.Context(), bus.Part{To: ada, File: pdf("x")})
 	}

@@ -51,7 +51,7 @@ func (c *client) upload(
 		return nil, errors.Join(fmt.Errorf("read file: %w", err), content.Close())
 	}
 	defer body.Close()
-	ctx, tick, stop := progress(ctx, stall)
+	ctx, tick, stop := channels.WithStall(ctx, stall)
 	defer stop()
 	body.tick = tick
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost,
@@ -160,29 +160,14 @@ func (f *form) Close() error {
 	return file.Close()
 }
 
-// errStalled reports that a transfer made no progress.
-var errStalled = errors.New("the transfer made no progress")
-
-// progress returns a context that is cancelled when tick was not called for the time stall.
-func progress(
-	ctx context.Context, stall time.Duration,
-) (_ context.Context, tick, stop func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(stall, func() { cancel(errStalled) })
-	// A tick after the timer has fired is harmless: it would only cancel ctx again.
-	return ctx, func() { timer.Reset(stall) }, func() {
-		timer.Stop()
-		cancel(nil)
-	}
-}
-
-// stallError returns err, or errStalled if the transfer was cancelled for lack of progress.
+// stallError returns err, or [channels.ErrStalled] if the transfer was cancelled for lack of
+// progress.
 func stallError(ctx context.Context, err error) error {
-	if context.Cause(ctx) != errStalled {
+	if context.Cause(ctx) != channels.ErrStalled {
 		return err
 	}
 	if errors.Is(err, channels.ErrUncertain) {
-		return fmt.Errorf("%w: %w", channels.ErrUncertain, errStalled)
+		return fmt.Errorf("%w: %w", channels.ErrUncertain, channels.ErrStalled)
 	}
-	return errStalled
+	return channels.ErrStalled
 }
