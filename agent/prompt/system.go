@@ -35,7 +35,7 @@ type System struct {
 	Skills       string // list of the other skills
 
 	Notes     []memory.Entry // newest entries of the scope's history, the oldest first
-	NotesSize int            // bytes of them that are shown; the newest ones may be cut
+	NotesSize int            // maximum bytes of them in the prompt; it cuts the newest ones if need be
 	Session   string         // session whose notes are in Summary
 	Summary   session.Summary
 

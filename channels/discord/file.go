@@ -143,7 +143,7 @@ func (b *uploadBody) Read(p []byte) (int, error) {
 }
 
 // upload sends a message with a file. Unlike the library, it does not read the file into memory. It
-// gives up when there is no progress; the total time depends on the file.
+// returns an error if no byte is sent for the time uploadStall. The total time has no limit.
 func (c *Channel) upload(
 	ctx context.Context, address string, f *bus.File, body fields,
 ) ([]byte, error) {
